@@ -150,13 +150,22 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let window = |context| ModelWindow { context, output: Some(16_000), ..ModelWindow::default() };
     let now = Timestamp((base + 1) * 1_000_000);
     let decide = |window: &ModelWindow| {
-        let planning = PlanningInput { policy: &policy, window, layout: &layout, sources: messages, base, now };
+        let planning =
+            PlanningInput { policy: &policy, window, layout: &layout, sources: messages, covered: &[], base, now };
         plan::decide(planning, estimated, |_| true, |_, _| true)
     };
     let (full, roomy) = (window(200_000), window(1_000_000_000));
     let decision = decide(&full);
     let work = || {
-        let planning = PlanningInput { policy: &policy, window: &full, layout: &layout, sources: messages, base, now };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &full,
+            layout: &layout,
+            sources: messages,
+            covered: &[],
+            base,
+            now,
+        };
         decision.map(|decision| plan::work_of(planning, decision, estimated))
     };
     let mut grown = messages.clone();
@@ -168,7 +177,8 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
             FoldInput { policy: &policy, messages: sources, changed_revision: 0, window: &full },
             sources.len() - 1,
         );
-        let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
+        let planning =
+            PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, covered: &[], base, now };
         let guards = Guards::new(planning, &fold, GuardInput::default());
         (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))
     });

@@ -326,8 +326,15 @@ impl Case {
         let sources: Vec<SourceMessage> = self.summary.iter().chain(history).cloned().collect();
         let layout = Layout::everything();
         let base = sources.len() as i64 + 1;
-        let planning =
-            PlanningInput { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            covered: &[],
+            base,
+            now: Timestamp(0),
+        };
         let due = overflow::due_at(policy, &window).is_some_and(|due| tokens >= due);
         let work = policy.auto.as_ref().filter(|_| due).map(|level_policy| plan::apply(planning, level_policy, tokens));
         let Some((work, plan)) = work.and_then(|work| work.summary.clone().map(|plan| (work, plan))) else {

@@ -263,8 +263,15 @@ impl Select {
         let window = window(self.window);
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
-        let planning =
-            PlanningInput { policy: &policy, window: &window, layout: &layout, sources, base, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources,
+            covered: &[],
+            base,
+            now: Timestamp(0),
+        };
         let level_policy = policy.auto.as_ref().expect("the preset has a main level");
         let summary = plan::apply(planning, level_policy, 0).summary;
         let start = summary.as_ref().and_then(|summary| summary.tail_message);
@@ -399,6 +406,7 @@ impl Question for Prune {
             window: &window,
             layout: &layout,
             sources: &sources,
+            covered: &[],
             base,
             now: Timestamp(0),
         };

@@ -292,8 +292,15 @@ impl Case {
         let window = ModelWindow { context, output: Some(1), ..ModelWindow::default() };
         let (sources, layout) = (self.sources(), Layout::everything());
         let base = sources.len() as i64 + 1;
-        let planning =
-            PlanningInput { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            covered: &[],
+            base,
+            now: Timestamp(0),
+        };
         let due = policy
             .auto
             .as_ref()

@@ -241,6 +241,7 @@ impl Case {
             window: &window,
             layout: &layout,
             sources: &self.messages,
+            covered: &[],
             base: self.messages.len() as i64,
             now: Timestamp(0),
         };

@@ -192,6 +192,7 @@ fn account(end: &pb::ContextEnd) -> Vec<String> {
             ranges.join(", ")
         ));
     }
+    lines.extend(end.provider_compaction.as_ref().map(compacted_by));
     for omitted in &end.omitted {
         let reason = word(omitted.reason().as_str_name(), "OMIT_REASON_");
         let ranges = omitted.range.as_ref().map(range).unwrap_or_default();
@@ -199,6 +200,16 @@ fn account(end: &pb::ContextEnd) -> Vec<String> {
         lines.push(format!("omitted ({reason}{by}): revisions {ranges}"));
     }
     lines
+}
+
+/// A provider's own compaction, and what it stands for.
+pub(super) fn compacted_by(compaction: &pb::ProviderCompaction) -> String {
+    let ranges: Vec<String> = compaction.covered_ranges.iter().map(range).collect();
+    let pb::ProviderCompaction { provider, message_id, .. } = compaction;
+    match ranges.is_empty() {
+        true => format!("compaction by {provider} in {message_id}"),
+        false => format!("covered by a compaction by {provider} in {message_id}: revisions {}", ranges.join(", ")),
+    }
 }
 
 /// A range of revisions, as text.

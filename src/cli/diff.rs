@@ -179,6 +179,12 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
             ..gone
         };
     }
+    let stands_for = |compaction: &&pb::ProviderCompaction| {
+        compaction.covered_ranges.iter().any(|range| holds(range, message.revision))
+    };
+    if let Some(compaction) = end.provider_compaction.as_ref().filter(stands_for) {
+        return Dropped { how: "covered", summary_message_id: compaction.message_id.clone(), ..gone };
+    }
     let is_omitted =
         |omitted: &&pb::OmittedHistory| omitted.range.as_ref().is_some_and(|range| holds(range, message.revision));
     match end.omitted.iter().find(is_omitted) {

@@ -1,6 +1,7 @@
 //! Text form of messages and their parts.
 
 use super::output::{HEADING, Output, count, dollars, hex, indented, shorten, time, word};
+use crate::model::provider_compaction::WINDOW;
 use crate::pb;
 use crate::pb::part::Body;
 use std::io;
@@ -116,7 +117,11 @@ pub(super) fn part_lines(part: &pb::Part, whole_records: bool) -> Vec<String> {
         Body::Step(step) => vec![step_line(step)],
         Body::Opaque(opaque) => {
             let bytes = count(opaque.data.len() as i64, "byte");
-            vec![format!("  [{} block {}: {bytes}]", opaque.provider, opaque.kind)]
+            let what = match opaque.kind.as_str() {
+                "compaction" | WINDOW => format!("compaction by {}", opaque.provider),
+                kind => format!("{} block {kind}", opaque.provider),
+            };
+            vec![format!("  [{what}: {bytes}]")]
         }
         Body::Record(record) if whole_records => under(format!("  [record {}]", record.kind), &record.data),
         Body::Record(record) => {

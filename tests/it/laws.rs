@@ -604,6 +604,7 @@ impl Fixture {
                 window,
                 layout: &source.layout,
                 sources: messages,
+                covered: &[],
                 base: source.at,
                 now,
             };

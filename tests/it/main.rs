@@ -60,6 +60,7 @@ mod positions;
 mod preview;
 mod proto;
 mod provider;
+mod provider_compactions;
 mod provider_content;
 mod real_files;
 mod real_input;

@@ -281,4 +281,5 @@ def main():
     server.shutdown()
 
 
-main()
+if __name__ == "__main__":
+    main()

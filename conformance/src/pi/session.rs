@@ -244,8 +244,15 @@ impl Session {
         let window = ModelWindow::default();
         let base = self.messages().len() as Revision;
         let layout = Layout::everything();
-        let planning =
-            PlanningInput { policy, window: &window, layout: &layout, sources: &self.sources, base, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy,
+            window: &window,
+            layout: &layout,
+            sources: &self.sources,
+            covered: &[],
+            base,
+            now: Timestamp(0),
+        };
         let plan = plan::planned_summary(planning, &rule)?;
         let mut operations = FileOperations::default();
         plan.head.iter().chain(&plan.split_turn).for_each(|source| operations.add_all(FileTools::Pi, source));

@@ -80,13 +80,19 @@ function spans(end: ContextEndJson): Span[] {
     compactionId: end.covered?.compactionId ?? '',
     markRevision: 0,
   }));
+  const byProvider = (end.providerCompaction?.coveredRanges ?? []).map((range) => ({
+    ...of(range),
+    fate: 'covered' as Fate,
+    compactionId: '',
+    markRevision: 0,
+  }));
   const omitted = (end.omitted ?? []).map((one) => ({
     ...of(one.range),
     fate: OMISSIONS[one.reason ?? ''] ?? 'omitted',
     compactionId: one.compactionId ?? '',
     markRevision: num(one.markRevision),
   }));
-  return [...omitted, ...covered].sort((left, right) => left.first - right.first);
+  return [...omitted, ...covered, ...byProvider].sort((left, right) => left.first - right.first);
 }
 
 /** A finder of the span that a revision is in; asked for rising revisions. */

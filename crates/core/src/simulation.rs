@@ -5,6 +5,7 @@
 //! writer. Only time is simplified: a compaction is active before the next message comes.
 
 use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, SummaryTask, Writer};
+use crate::fold::form::{Form, Formed};
 use crate::fold::guards::{self, GuardInput, Guards, RecoveryRequest};
 use crate::fold::{Fold, FoldInput, PreparedCompaction};
 use crate::model::Revision;
@@ -178,6 +179,8 @@ pub struct Session<'a> {
     layout: Layout,
     /// Messages in the view.
     sources: Vec<SourceMessage>,
+    /// The form of the view for the window's provider.
+    formed: Formed,
     revision: Revision,
     now: Timestamp,
     /// Number of messages written so far.
@@ -209,6 +212,7 @@ impl<'a> Session<'a> {
             pruned: BTreeMap::new(),
             layout: Layout::everything(),
             sources: Vec::new(),
+            formed: Formed::default(),
             revision: 0,
             now: Timestamp::default(),
             count: 0,
@@ -227,7 +231,8 @@ impl<'a> Session<'a> {
             policy: self.policy,
             window: self.window,
             layout: &self.layout,
-            sources: &self.sources,
+            sources: self.formed.shown(&self.sources),
+            covered: self.formed.covered(),
             base: self.revision,
             now: self.now,
         }
@@ -265,7 +270,8 @@ impl<'a> Session<'a> {
     /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
         let Self { policy, window, changed_revision, .. } = *self;
-        let rows = FoldInput { policy, messages: &self.sources, changed_revision, window };
+        self.formed = Formed::of(Form::of_window(window), &self.layout, &self.sources);
+        let rows = FoldInput { policy, messages: self.formed.shown(&self.sources), changed_revision, window };
         self.fold = Rc::new(Fold::new(rows, None));
     }
 
@@ -344,9 +350,11 @@ impl<'a> Session<'a> {
         self.count += 1;
         let kept = self.sources.len();
         self.sources.push(self.source(&message, None));
-        let Self { policy, window, sources, changed_revision, fold, .. } = self;
-        let rows = FoldInput { policy, messages: sources, changed_revision: *changed_revision, window };
-        Rc::make_mut(fold).extend(rows, kept);
+        let Self { policy, window, layout, sources, formed, changed_revision, fold, .. } = self;
+        let unchanged = formed.extend(|| Form::of_window(window), layout, sources, kept);
+        let messages = formed.shown(sources);
+        let rows = FoldInput { policy, messages, changed_revision: *changed_revision, window };
+        Rc::make_mut(fold).extend(rows, unchanged);
         self.note_context_usage();
     }
 

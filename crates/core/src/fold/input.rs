@@ -1,6 +1,8 @@
 //! The input of a fold.
 
 use crate::model::Revision;
+use crate::model::layout::Placement;
+use crate::model::message::Role;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
@@ -17,4 +19,15 @@ pub struct FoldInput<'a> {
     pub changed_revision: Revision,
     /// The session's window. More usage than it holds is not believed, unless a reply names the view of a larger one.
     pub window: &'a ModelWindow,
+}
+
+impl FoldInput<'_> {
+    /// The revision of the provider's own compaction that the view begins with; zero without one. No earlier view was so.
+    pub(super) fn block_revision(&self) -> Revision {
+        let is_block = |source: &&SourceMessage| source.placement == Some(Placement::Block);
+        let may_precede = |source: &&SourceMessage| matches!(source.message.role, Role::System | Role::User);
+        let mut begin = self.messages.iter().take_while(|source| is_block(source) || may_precede(source));
+        let block = begin.find(is_block).and_then(|source| source.message.parts.iter().map(|part| part.revision).min());
+        block.unwrap_or_default()
+    }
 }

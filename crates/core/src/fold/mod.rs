@@ -3,6 +3,7 @@
 
 pub mod attempt;
 pub mod guards;
+pub mod form;
 mod hash;
 mod input;
 #[cfg(test)]

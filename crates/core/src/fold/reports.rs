@@ -103,7 +103,7 @@ impl Reports {
     fn read(&self, input: FoldInput<'_>, index: usize) -> Option<Report> {
         let FoldInput { policy, messages, changed_revision, window } = input;
         let message = &messages[index].message;
-        let (reply, is_current) = reply(policy, index, message, changed_revision)?;
+        let (reply, is_current) = reply(policy, index, message, changed_revision, input.block_revision())?;
         let usage = message.finish.usage?;
         let named = message.finish.view.as_ref().map(|view| view.window.context).filter(|context| *context > 0);
         let context = named.unwrap_or(window.context);

@@ -118,7 +118,15 @@ fn a_figure_that_repeats_is_stale_only_where_more_was_measured() {
 
 fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
     let layout = Layout::everything();
-    fold.shortened(PlanningInput { policy, window, layout: &layout, sources, base: 1_000, now: Timestamp(0) })
+    fold.shortened(PlanningInput {
+        policy,
+        window,
+        layout: &layout,
+        sources,
+        covered: &[],
+        base: 1_000,
+        now: Timestamp(0),
+    })
 }
 
 #[test]

@@ -181,18 +181,24 @@ pub(super) struct Reply {
 ///
 /// The usage of a reply that names its view is valid as long as that view was whole and nothing changed since;
 /// everything after the view, by any writer and of any age, is estimated on top. The usage of a reply without a view is
-/// valid until the session's first change, and includes everything that was there when the reply was sealed.
+/// valid until the session's first change, and includes everything that was there when the reply was sealed. The usage of a
+/// reply in which its provider compacted the view can be that of the view before, and no view before the block at
+/// `block_revision` is the present one.
 pub(super) fn reply(
     policy: &Policy,
     index: usize,
     message: &Message,
     changed_revision: Revision,
+    block_revision: Revision,
 ) -> Option<(Reply, bool)> {
     let sealed = message.sealed_revision?;
+    if message.parts.iter().any(|part| part.body.stands_for_history()) {
+        return None;
+    }
     let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
     let (seen, is_current) = match &message.finish.view {
         Some(view) if view.shortened => return None,
-        Some(view) => (view.revision, view.revision >= changed_revision),
+        Some(view) => (view.revision, view.revision >= changed_revision.max(block_revision)),
         None => (sealed, changed_revision <= FIRST_REVISION),
     };
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));

@@ -56,6 +56,9 @@ pub enum Placement {
     Edit(Revision),
     /// It is a continuation: it asks the model to go on after a compaction.
     Continuation,
+    /// It has a provider's own compaction, and stands for what came before it in the form of a view for that provider
+    /// (`fold::form`). No layout says so.
+    Block,
 }
 
 /// The messages that the active summary covers.

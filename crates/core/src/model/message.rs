@@ -88,7 +88,7 @@ pub struct GivenView {
     pub hash: [u8; 32],
     /// The window that `GetContext` was called with.
     pub window: ModelWindow,
-    /// True if it was shortened for the call, so that it is not the session's own view.
+    /// True if it is not the session's own view: it was shortened for the call, or is in another form.
     pub shortened: bool,
 }
 

@@ -19,6 +19,7 @@ pub mod mark;
 pub mod message;
 pub mod part;
 pub mod prompt;
+pub mod provider_compaction;
 pub mod ranges;
 pub mod run;
 pub mod session;

@@ -119,6 +119,13 @@ pub struct ViewMessage {
     pub provenance: Option<Arc<Provenance>>,
 }
 
+impl ViewMessage {
+    /// True if it begins with a provider's own compaction, which stands for what came before it.
+    pub fn begins_with_compaction(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.body.stands_for_history())
+    }
+}
+
 /// A client's fields of a message besides its parts. A client restores its own objects from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginalFields {

@@ -13,7 +13,7 @@ use crate::model::view::SourceMessage;
 /// continued without a request.
 pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
     let in_conversation = |source: &&SourceMessage| {
-        matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained | Placement::Continuation))
+        !matches!(source.placement, Some(Placement::Marker | Placement::Summary | Placement::Pinned))
             && source.message.kind != MessageKind::Record
     };
     let Some(last) = sources.iter().rev().find(in_conversation).map(|source| &source.message) else { return false };

@@ -152,6 +152,7 @@ impl Case {
             window: &self.window,
             layout: &self.layout,
             sources: &self.messages,
+            covered: &[],
             base: self.messages.iter().map(|source| source.message.revision).max().unwrap_or(0),
             now: self.now,
         }

@@ -13,7 +13,7 @@
 //! 6. for one call only, all texts are truncated, also that of the newest request;
 //! 7. the newest reply and requests of older turns are omitted.
 //!
-//! System messages, pins, the newest request, open messages and running calls stay. If these and the overhead alone do
+//! System messages, pins, a provider's own compaction, the newest request, open messages and running calls stay. If these and the overhead alone do
 //! not fit, everything else is reduced to a twentieth of the window: the newest replies stay, and the view remains
 //! bounded. The next summary is made from the whole text of a truncated one.
 
@@ -428,8 +428,8 @@ impl<'a> LastResort<'a> {
     }
 }
 
-/// True for a message that represents others or is outside its own position: a summary, a marker, a pin or a
-/// continuation.
+/// True for a message that represents others or is outside its own position: a summary, a provider's compaction, a marker,
+/// a pin or a continuation.
 fn is_elsewhere(source: &SourceMessage) -> bool {
     !matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained))
 }
@@ -488,8 +488,15 @@ mod tests {
         alter(&mut sources, &mut layout);
         let window = ModelWindow { context, ..ModelWindow::default() };
         let (base, now) = (sources.last().map_or(0, |source| source.message.revision), Timestamp(0));
-        let planning =
-            PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            covered: &[],
+            base,
+            now,
+        };
         let estimated = plan::view(&policy, &sources).estimated_tokens;
         let Reduction { removals, .. } = reduction(planning, size(estimated));
         let after = plan::with_removals(&sources, &removals, CompactionId(Uuid::nil()));
@@ -559,8 +566,15 @@ mod tests {
         let policy = presets::policy("pi@1.5");
         let (sources, layout, now) = (dsl::parse(talk), Layout::everything(), Timestamp(0));
         let window = ModelWindow { context, ..ModelWindow::default() };
-        let planning =
-            PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            covered: &[],
+            base: 8,
+            now,
+        };
         let before = plan::view(&policy, &sources).estimated_tokens;
         let size = Size { context_tokens: before + overhead_tokens, estimated_tokens: before, overhead_tokens };
         (reduction(planning, size), before)

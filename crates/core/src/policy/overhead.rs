@@ -108,6 +108,7 @@ mod tests {
             window: &window,
             layout: &layout,
             sources: &[],
+            covered: &[],
             base: 1,
             now: Timestamp::default(),
         };
@@ -122,7 +123,15 @@ mod tests {
         let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
         let layout = Layout::everything();
         let now = Timestamp::default();
-        let planning = PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &[], base: 1, now };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &[],
+            covered: &[],
+            base: 1,
+            now,
+        };
         let unseen = |now: Option<(i64, i64)>| {
             let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
             overhead(planning, None, now.map(sample)).unseen_tokens

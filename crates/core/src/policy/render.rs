@@ -73,8 +73,9 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     Rendered { calls: calls.iter().map(rendered).collect(), messages, opened }
 }
 
-/// Adds a request wherever the assistant would speak without one: at the beginning of a view, and after its own summary
-/// or acknowledgement. Also returns the index from which on it may speak.
+/// Adds a request wherever the assistant would speak without one: at the beginning of a view, but for a provider's
+/// compaction, and after one that is alone, its own summary or acknowledgement. Also returns the index from which on it
+/// may speak.
 fn open(
     policy: &Policy,
     is_behind: bool,
@@ -84,6 +85,12 @@ fn open(
     let mut messages = Vec::new();
     for (index, message) in paired {
         let is_assistants = message.role == Role::Assistant;
+        if message.begins_with_compaction() {
+            // What the reply says after its block continues what the block stands for.
+            opened = (message.parts.len() > 1).then_some(index);
+            messages.push((index, message));
+            continue;
+        }
         if is_assistants && opened.is_none() {
             messages.push((index, filler(Role::User, policy.view.resume_text.as_deref().unwrap_or(RESUME_TEXT))));
         }
@@ -105,12 +112,12 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
         Some(Placement::Edit(_)) if message.kind == MessageKind::Replay => ViewKind::Added,
         Some(Placement::Marker) => ViewKind::Marker,
         Some(Placement::Summary) => ViewKind::Summary,
-        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_)) | None
+        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_) | Placement::Block) | None
             if message.kind == MessageKind::Branch =>
         {
             ViewKind::Branch
         }
-        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_)) | None => ViewKind::Shown,
+        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_) | Placement::Block) | None => ViewKind::Shown,
     };
     let mut parts: Vec<ViewPart> =
         message.parts.iter().filter_map(|part| view_part(policy, part, source.pruned_part(part.id))).collect();

@@ -374,6 +374,7 @@ mod tests {
                 window: &window,
                 layout: &layout,
                 sources: &sources,
+                covered: &[],
                 base: 2,
                 now: Timestamp(0),
             };
@@ -394,8 +395,15 @@ mod tests {
     /// The reaction to the end of a view under a policy that evaluates usage too.
     fn answered(layout: &Layout, sources: &[SourceMessage], compactions: &[Compaction]) -> Reaction {
         let (policy, window) = (policy(true, true), window());
-        let planning =
-            PlanningInput { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout,
+            sources,
+            covered: &[],
+            base: 100,
+            now: Timestamp(0),
+        };
         let done = compactions.iter().filter(|compaction| compaction.state == CompactionState::Done);
         let changed =
             done.filter_map(|compaction| compaction.end_revision).chain(layout.covered.iter().map(|it| it.mark));

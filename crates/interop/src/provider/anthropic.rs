@@ -39,7 +39,8 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
             mark(merged.last_block());
         }
     }
-    if let Some(first) = rest.first().filter(|message| message.role == Role::Assistant) {
+    let is_reply = |message: &&Prepared<'_>| message.role == Role::Assistant && !message.begins_with_compaction();
+    if let Some(first) = rest.first().filter(is_reply) {
         return Err(first.refusal(FORMAT, first.pieces[0].part, RefusalKind::NoUserFirst));
     }
     let system_json = (!blocks.is_empty()).then(|| list(&blocks));

@@ -3,6 +3,7 @@
 use super::strings::paired;
 use crate::compose::Composed;
 use crate::raw::Object;
+use longhand_core::model::provider_compaction::Compactor;
 use serde_json::value::RawValue;
 
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.
@@ -54,6 +55,15 @@ impl Format {
                 Self::Gemini => provider == "google",
                 Self::OpenAiChat | Self::Anthropic | Self::AiSdk => false,
             }
+    }
+
+    /// The provider whose own compactions the format has a place for.
+    pub fn compactor(self) -> Option<Compactor> {
+        match self {
+            Self::OpenAiResponses => Some(Compactor::OpenAi),
+            Self::Anthropic => Some(Compactor::Anthropic),
+            Self::OpenAiChat | Self::Gemini | Self::AiSdk => None,
+        }
     }
 
     /// The provider of a reply in this format, if nobody says another one.

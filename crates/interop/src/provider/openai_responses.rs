@@ -10,6 +10,7 @@ use crate::compose::{Composed, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
+use longhand_core::model::provider_compaction::WINDOW;
 use longhand_core::model::usage::Usage;
 use serde_json::value::RawValue;
 
@@ -150,9 +151,19 @@ fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::res
         Content::Own(block) if string_in(Some(block), "type").is_some_and(|kind| kind.starts_with("input_")) => {
             items.block(message, None, (*block).to_owned(), None);
         }
-        Content::Own(item) => items.item(message, (*item).to_owned()),
+        // The provider's own window goes back as it is.
+        Content::Own(item) => match window_of(item) {
+            Some(window) => window.into_iter().for_each(|item| items.item(message, item.get().to_owned())),
+            None => items.item(message, (*item).to_owned()),
+        },
     }
     Ok(())
+}
+
+/// The items of a window that the provider made on demand.
+fn window_of(block: &str) -> Option<Vec<&RawValue>> {
+    let whole = Object::parse(block, 1).ok().filter(|whole| whole.string("object") == WINDOW)?;
+    whole.list("output")
 }
 
 fn refused(message: &Prepared<'_>, piece: &Piece<'_>, media: &Media) -> Refusal {
@@ -246,6 +257,9 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
         return reading::not_empty(items("json", value)?);
     }
     let whole = object("json", value.get())?;
+    if whole.string("object") == WINDOW {
+        return reading::not_empty(vec![window(&whole, value.get())]);
+    }
     if let Some(output) = whole.get("output").filter(|_| whole.get("type").is_none()) {
         return response(&whole, output);
     }
@@ -261,6 +275,15 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
         None => all.extend(items("json.input", input)?),
     }
     reading::not_empty(all)
+}
+
+/// The answer to a request to compact: it is kept whole, since the messages of the user in it are no new ones.
+fn window(whole: &Object<'_>, text: &str) -> NewMessage {
+    let mut message = reading::message(FORMAT, Role::Assistant, vec![opaque(FORMAT, WINDOW, text)]);
+    let usage = whole.object("usage").map(|usage| usage_of(&usage));
+    message.finish = Some(NewFinish { reason: Some(FinishReason::Stop), usage, ..NewFinish::default() });
+    message.model = whole.string("model");
+    message
 }
 
 fn raw_list(item: &RawValue) -> Result<Box<RawValue>> {
@@ -350,6 +373,8 @@ fn parts_of(at: &str, item: &str) -> Result<(Role, Vec<NewPart>)> {
             (Role::Assistant, reading::call(id, tool, input, metadata))
         }
         "function_call_output" | "custom_tool_call_output" => (Role::Tool, result(at, item, &given, &kind)?),
+        // It asks for a compaction by the one request that it is in.
+        "compaction_trigger" => return Ok((Role::Assistant, Vec::new())),
         // What the client answers to the provider's other tools.
         kind if kind.ends_with("_output") || kind == "mcp_approval_response" => {
             (Role::User, opaque(FORMAT, kind, item))

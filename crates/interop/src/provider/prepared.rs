@@ -23,6 +23,13 @@ pub(super) struct Prepared<'a> {
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
+impl Prepared<'_> {
+    /// True if it begins with a provider's own compaction, before which nothing can be.
+    pub(super) fn begins_with_compaction(&self) -> bool {
+        self.pieces.first().is_some_and(|piece| piece.part.body.stands_for_history())
+    }
+}
+
 /// A part of a view.
 pub(super) struct Piece<'a> {
     pub(super) content: Content<'a>,

@@ -1,12 +1,15 @@
 //! Conversations in each format, read and written again, through the views that Longhand makes of them.
 
 mod cases;
+mod compactions;
 mod cuts;
 mod laws;
 mod valid;
 
 use super::{Format, Refusal, Written, read, write};
+use longhand_core::fold::form::{Form, Formed};
 use longhand_core::fold::{Fold, FoldInput};
+use longhand_core::model::layout::Layout;
 use longhand_core::model::message::{Finish, Message, NewMessage};
 use longhand_core::model::part::Part;
 use longhand_core::model::time::Timestamp;
@@ -17,6 +20,11 @@ use serde_json::Value;
 
 /// The view of messages as a daemon would show them once they are stored.
 fn view(messages: Vec<NewMessage>) -> Vec<ViewMessage> {
+    view_in(Form::Newest, messages)
+}
+
+/// The same in a form.
+fn view_in(form: Form, messages: Vec<NewMessage>) -> Vec<ViewMessage> {
     let mut number = 0_u128;
     let mut next = || {
         number += 1;
@@ -25,7 +33,9 @@ fn view(messages: Vec<NewMessage>) -> Vec<ViewMessage> {
     let sources: Vec<SourceMessage> =
         (1..).zip(messages).map(|(revision, given)| source(revision, given, &mut next)).collect();
     let (policy, window) = (Policy::default(), ModelWindow::default());
-    let input = FoldInput { policy: &policy, messages: &sources, changed_revision: 0, window: &window };
+    let formed = Formed::of(form, &Layout::everything(), &sources);
+    let messages = formed.shown(&sources);
+    let input = FoldInput { policy: &policy, messages, changed_revision: 0, window: &window };
     Fold::new(input, None).view.messages
 }
 
@@ -58,10 +68,15 @@ fn source(revision: i64, given: NewMessage, next: &mut impl FnMut() -> String) -
     SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
+/// The form of a view in a format.
+fn form_of(format: Format) -> Form {
+    format.compactor().map_or(Form::Originals, Form::Of)
+}
+
 /// What texts become in a format, one after the other in one session.
 fn translated(from: Format, texts: &[&str], to: Format) -> Result<Written, Refusal> {
     let messages = texts.iter().flat_map(|text| read(from, text).expect("a text of the format"));
-    write(to, &view(messages.collect()))
+    write(to, &view_in(form_of(to), messages.collect()))
 }
 
 /// The messages as one JSON list.

@@ -4,6 +4,7 @@
 pub mod counts;
 mod provenance;
 
+use crate::fold::form::{Form, Formed};
 use crate::fold::{Fold, FoldInput, Passages, Shortened};
 use crate::limits;
 use crate::model::Revision;
@@ -49,7 +50,9 @@ pub struct LoadedSession {
     pub source: Source,
     /// The policy, parsed.
     pub policy: Arc<Policy>,
-    /// The fold of the rows.
+    /// The form of the view: for the window's provider, unless a call asked for another.
+    pub formed: Formed,
+    /// The fold of the rows in that form.
     pub fold: Fold,
     /// The author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
@@ -81,25 +84,47 @@ impl LoadedSession {
         let omitted_by = omitted_by(store, &source).await?;
         // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
-        let mut fold = Fold::new(fold_input(&source, &policy), None);
-        provenance::set_author(&source.messages, &mut fold.view.messages, provenance.as_ref());
-        let empty_messages = empty_messages(&source.messages, &fold.view.messages);
+        let formed = formed(&source);
         let size = Size::of(&source.messages);
-        Ok(Self { source, policy, fold, provenance, omitted_by, empty_messages, size })
+        let fold = Fold::new(fold_input(&source, &formed, &policy), None);
+        let mut session =
+            Self { source, policy, formed, fold, provenance, omitted_by, empty_messages: Vec::new(), size };
+        session.complete_view();
+        Ok(session)
+    }
+
+    /// The session with its view in another form, without passages of hidden messages; none if that is the same view.
+    pub fn in_form(&self, form: Form) -> Option<Self> {
+        if self.formed.is_as_in(form) {
+            return None;
+        }
+        let formed = Formed::of(form, &self.source.layout, &self.source.messages);
+        let fold = Fold::new(fold_input(&self.source, &formed, &self.policy), None);
+        let mut session = Self { formed, fold, ..self.clone() };
+        session.complete_view();
+        Some(session)
+    }
+
+    /// Adds to a whole new view what the fold does not know.
+    fn complete_view(&mut self) {
+        let (shown, view) = (self.formed.shown(&self.source.messages), &mut self.fold.view.messages);
+        provenance::set_author(shown, view, self.provenance.as_ref());
+        self.empty_messages = empty_messages(shown, view);
     }
 
     /// The session with passages in its view. It cannot be extended.
     pub fn with_passages(self, passages: Passages) -> Self {
-        let fold = self.fold.with_passages(fold_input(&self.source, &self.policy), passages);
+        let fold = self.fold.with_passages(fold_input(&self.source, &self.formed, &self.policy), passages);
         Self { fold, ..self }
     }
 
     /// The view shortened to a window for one call.
     pub fn shortened(&self, window: &ModelWindow) -> Shortened {
-        let Source { layout, messages: sources, at: base, .. } = &self.source;
+        let Source { layout, messages, at: base, .. } = &self.source;
+        let (sources, covered) = (self.formed.shown(messages), self.formed.covered());
         // The last resort does not depend on the time.
         let now = Timestamp(0);
-        let planning = PlanningInput { policy: &self.policy, window, layout, sources, base: *base, now };
+        let planning = PlanningInput { policy: &self.policy, window, layout, sources, covered, base: *base, now };
         let mut shortened = self.fold.shortened(planning);
         provenance::set_author(sources, &mut shortened.view.messages, self.provenance.as_ref());
         shortened
@@ -148,8 +173,14 @@ impl LoadedSession {
         let source = &mut self.source;
         (source.at, source.first_open, source.pending, source.appended_bytes) =
             (at, first_open, pending, appended_bytes);
-        let restart = self.fold.extend(fold_input(&self.source, &self.policy), unchanged);
-        let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
+        let Source { layout, messages, window, .. } = &self.source;
+        let unchanged = self.formed.extend(|| Form::of_window(window), layout, messages, unchanged);
+        let restart = self.fold.extend(fold_input(&self.source, &self.formed, &self.policy), unchanged);
+        if restart.sources == 0 {
+            return self.complete_view();
+        }
+        let newer = &self.formed.shown(&self.source.messages)[restart.sources..];
+        let shown = &mut self.fold.view.messages[restart.shown..];
         provenance::set_author(newer, shown, self.provenance.as_ref());
         let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
         let first = changed.iter().min().map_or(self.empty_messages.len(), |first| {
@@ -209,13 +240,18 @@ fn count_by_length(policy: &Policy, messages: &mut [SourceMessage]) {
 }
 
 /// The fold of a session's rows without passages of hidden messages, as decisions use it.
-pub fn fold(policy: &Policy, source: &Source) -> Fold {
-    Fold::new(fold_input(source, policy), None)
+pub fn fold(policy: &Policy, source: &Source, formed: &Formed) -> Fold {
+    Fold::new(fold_input(source, formed, policy), None)
 }
 
-fn fold_input<'a>(source: &'a Source, policy: &'a Policy) -> FoldInput<'a> {
+/// The form of a session's view for its window's provider.
+pub fn formed(source: &Source) -> Formed {
+    Formed::of(Form::of_window(&source.window), &source.layout, &source.messages)
+}
+
+fn fold_input<'a>(source: &'a Source, formed: &'a Formed, policy: &'a Policy) -> FoldInput<'a> {
     let Source { messages, changed_revision, window, .. } = source;
-    FoldInput { policy, messages, changed_revision: *changed_revision, window }
+    FoldInput { policy, messages: formed.shown(messages), changed_revision: *changed_revision, window }
 }
 
 /// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no

@@ -36,8 +36,9 @@ impl Worker {
         let mut source = self.store.views().source(claim.session, Some(claim.base)).await?;
         let policy = self.parse_and_count(&mut source).await?;
         *attempts_max = i64::from(policy.guards.max_attempts);
-        let planning = planning_input(&policy, &claim.window, &source, self.clock.now());
-        let fold = loaded::fold(&policy, &source);
+        let formed = loaded::formed(&source);
+        let planning = planning_input(&policy, &claim.window, &source, &formed, self.clock.now());
+        let fold = loaded::fold(&policy, &source, &formed);
         let guards = Guards::new(planning, &fold, guard_input(&rows));
         let mut summarizing = Summarizing::new(self.summarizers.of(claim.request.level), claim, planning);
         let is_last = claim.attempt >= *attempts_max;

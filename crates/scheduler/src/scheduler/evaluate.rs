@@ -67,8 +67,8 @@ impl Worker {
         span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
         let rows = self.store.jobs().guard_rows(key).await?;
-        let LoadedSession { source, policy, fold, .. } = &*session;
-        let planning = planning_input(policy, &source.window, source, self.clock.now());
+        let LoadedSession { source, policy, formed, fold, .. } = &*session;
+        let planning = planning_input(policy, &source.window, source, formed, self.clock.now());
         let compactions = match replay::overflow_of(planning) {
             Some(_) => self.newest_compactions(key).await?,
             None => Vec::new(),

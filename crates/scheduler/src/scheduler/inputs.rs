@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::worker::Worker;
+use crate::fold::form::Formed;
 use crate::fold::guards::GuardInput;
 use crate::limits;
 use crate::loaded::{self, counts};
@@ -12,14 +13,16 @@ use crate::policy::Policy;
 use crate::policy::plan::PlanningInput;
 use crate::store::{GuardRows, SessionKey, Source};
 
-/// The planning input for a decision about a session's view.
+/// The planning input for a decision about a session's view, in the form for its window's provider.
 pub fn planning_input<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
     source: &'a Source,
+    formed: &'a Formed,
     now: Timestamp,
 ) -> PlanningInput<'a> {
-    PlanningInput { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
+    let (sources, covered) = (formed.shown(&source.messages), formed.covered());
+    PlanningInput { policy, window, layout: &source.layout, sources, covered, base: source.at, now }
 }
 
 /// The input of a session's guards.

@@ -116,8 +116,9 @@ impl Caller {
         let key = self.session_key(session).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let fold = loaded::fold(&policy, &source);
-        let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
+        let formed = loaded::formed(&source);
+        let fold = loaded::fold(&policy, &source, &formed);
+        let planning = scheduler::planning_input(&policy, &source.window, &source, &formed, self.shared.clock.now());
         let bounds = match self.bounds(key, &source, &policy, &wanted).await {
             // A repeated request gets the same answer, wherever the messages are now.
             Err(_) if self.store().sessions().kept_answer(key, &self.requester).await?.is_some() => Bounds::default(),
@@ -220,8 +221,9 @@ impl Caller {
         }
         let before = self.store().compactions().list(key, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
-        let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
-        let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
+        let formed = loaded::formed(&source);
+        let planning = scheduler::planning_input(&policy, &window, &source, &formed, self.shared.clock.now());
+        let context_tokens = loaded::fold(&policy, &source, &formed).context_tokens(&window);
         let request = replay::recovery_request(planning, context_tokens, recovery, &before);
         if request.is_none() && replay::has_recovered(&source.messages, &before) {
             let message =

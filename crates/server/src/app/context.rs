@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use super::formatted::{self, Formatted};
 use super::large_views::view_bytes;
 use super::{Caller, validate, view_token, window_of_call};
+use crate::fold::form::Form;
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
 use crate::interop::provider::Format;
@@ -14,6 +15,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
 use crate::model::message::GivenView;
+use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, OverWindowReason};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{Provenance, ViewMessage};
@@ -89,6 +91,8 @@ pub struct Context {
     pub pending: Option<CompactionId>,
     /// History covered by the active summary.
     pub covered: Option<Covered>,
+    /// The provider's own compaction that the view begins with.
+    pub provider_compaction: Option<ProviderCompaction>,
     /// Author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
     /// Messages that marks leave out.
@@ -113,11 +117,27 @@ struct BuiltView {
     window: ModelWindow,
     /// The reason for which the view exceeds the session's window.
     over_window: Option<OverWindow>,
+    /// True if it is in the form for another provider than the session's own.
+    is_other_form: bool,
 }
 
 impl BuiltView {
     fn fits(&self) -> bool {
         self.session.fold.fits(&self.window)
+    }
+}
+
+/// The form of a view in a format.
+fn form_of(format: Format) -> Form {
+    format.compactor().map_or(Form::Originals, Form::Of)
+}
+
+/// The session with its view in the form for the provider of the format that is asked for, and true if that is another
+/// one than its own.
+fn in_form(session: Arc<LoadedSession>, format: Option<Format>) -> (Arc<LoadedSession>, bool) {
+    match format.and_then(|format| session.in_form(form_of(format))) {
+        Some(other) => (Arc::new(other), true),
+        None => (session, false),
     }
 }
 
@@ -140,8 +160,9 @@ impl Caller {
         let built =
             if waits { self.wait_until_it_fits(key, &request).await? } else { self.build(key, &request).await? };
         let fits = built.fits();
-        let BuiltView { session, pending, held, window, over_window } = built;
-        let over_window = over_window.filter(|_| !fits).or_else(|| other_window(&session, fits, request.as_of));
+        let BuiltView { session, pending, held, window, over_window, is_other_form } = built;
+        let other = || other_window(&session, is_other_form).filter(|_| !fits && request.as_of.is_none());
+        let over_window = over_window.filter(|_| !fits).or_else(other);
         let whole_hash = session.fold.hash();
         let shortens = request.action == OverflowAction::Shorten && !fits;
         let shortened = shortens.then(|| session.shortened(&window));
@@ -152,9 +173,12 @@ impl Caller {
             None => self.known_count(key, &request, hashes, held.as_deref()).await?,
             Some(_) => 0,
         };
-        let LoadedSession { source, provenance, omitted_by, .. } = &*session;
+        let LoadedSession { source, formed, provenance, omitted_by, .. } = &*session;
+        let shows_summary = !formed.covers_summary();
         // If shortening removed nothing, the view is the session's own.
-        let given = GivenView { revision: source.at, hash, window, shortened: shortens && whole_hash != hash };
+        // Nor is one in another form, and its usage is no measure of the session's own.
+        let is_other = is_other_form || (shortens && whole_hash != hash);
+        let given = GivenView { revision: source.at, hash, window, shortened: is_other };
         let token = view_token::write(self.store().view_key(), source.id, &given);
         let mut context = Context {
             revision: source.at,
@@ -169,8 +193,9 @@ impl Caller {
             usage_doubt: session.fold.usage_doubt(),
             shortened: shortens,
             pending: pending.compaction,
-            covered: source.layout.covered.clone(),
-            provenance: provenance.clone(),
+            covered: source.layout.covered.clone().filter(|_| shows_summary),
+            provider_compaction: formed.compaction().cloned(),
+            provenance: provenance.clone().filter(|_| shows_summary),
             omitted: source.layout.omitted.clone(),
             omitted_by: omitted_by.clone(),
             empty: session.empty_messages(),
@@ -217,14 +242,16 @@ impl Caller {
             self.shared.loaded.keep(&session);
             return self.newest(session, pending, request).await;
         }
-        let mut session = self.with_passages(session).await?;
+        let session = self.with_passages(session).await?;
         let over_window = if is_newest { self.over_window(&session, pending).await? } else { None };
+        let (session, is_other_form) = in_form(Arc::new(session), request.format);
+        let mut session = Arc::unwrap_or_clone(session);
         if request.action != OverflowAction::Shorten {
             // The fold's view shares their contents.
             session.source.messages = Vec::new();
         }
         let window = window_of_call(&session.source.window, request.window.as_ref()).clone();
-        Ok(BuiltView { session: Arc::new(session), pending, held, window, over_window })
+        Ok(BuiltView { session: Arc::new(session), pending, held, window, over_window, is_other_form })
     }
 
     /// The view of a session that is in memory.
@@ -236,8 +263,9 @@ impl Caller {
     ) -> Result<BuiltView> {
         let session = self.with_kept_passages(session).await?;
         let over_window = self.over_window(&session, pending).await?;
+        let (session, is_other_form) = in_form(session, request.format);
         let window = window_of_call(&session.source.window, request.window.as_ref()).clone();
-        Ok(BuiltView { session, pending, held: None, window, over_window })
+        Ok(BuiltView { session, pending, held: None, window, over_window, is_other_form })
     }
 
     /// The reason for which the view of a session at its newest revision exceeds the session's window.
@@ -246,7 +274,7 @@ impl Caller {
         session: &LoadedSession,
         pending: Pending,
     ) -> store::Result<Option<OverWindow>> {
-        let LoadedSession { source, policy, fold, .. } = session;
+        let LoadedSession { source, policy, formed, fold, .. } = session;
         if fold.fits(&source.window) {
             return Ok(None);
         }
@@ -255,7 +283,7 @@ impl Caller {
             Some(id) => Some(self.store().compactions().get(id).await?),
             None => None,
         };
-        let planning = planning_input(policy, &source.window, source, self.shared.clock.now());
+        let planning = planning_input(policy, &source.window, source, formed, self.shared.clock.now());
         let guards = Guards::new(planning, fold, guard_input(&rows));
         Ok(over_window::reason(planning, fold, &guards, current.as_ref(), pending.is_due))
     }
@@ -321,6 +349,7 @@ impl Caller {
             return Ok(end);
         }
         let Some(session) = self.known_session(key, request, held).await? else { return Ok(0) };
+        let session = session.in_form(form_of(now.format)).unwrap_or(session);
         let before = formatted::write(now.format, request.degrade, &session.fold.view.messages).ok();
         let before = before.filter(|before| before.hash().as_slice() == known);
         Ok(before.map_or(0, |before| before.common_count(now)))
@@ -349,14 +378,20 @@ impl Caller {
     }
 }
 
-/// The reason for which a view exceeds the window of a call, if it fits that of its session.
-fn other_window(session: &LoadedSession, fits: bool, as_of: Option<Revision>) -> Option<OverWindow> {
-    let is_other = !fits && as_of.is_none() && session.fold.fits(&session.source.window);
-    is_other.then(|| OverWindow {
-        reason: OverWindowReason::OtherWindow,
-        message: "the window of this call is smaller than the session's, which alone starts compactions".to_owned(),
-        wait_end: None,
-    })
+/// The reason for which a view exceeds the window of a call, if that of its session has room for its own.
+fn other_window(session: &LoadedSession, is_other_form: bool) -> Option<OverWindow> {
+    let message = match is_other_form {
+        true => {
+            "in this format, the originals stand in the place of what another provider compacted; the session's window, \
+             whose model is that provider's, alone starts compactions"
+        }
+        false if session.fold.fits(&session.source.window) => {
+            "the window of this call is smaller than the session's, which alone starts compactions"
+        }
+        false => return None,
+    };
+    let (reason, message) = (OverWindowReason::OtherWindow, message.to_owned());
+    Some(OverWindow { reason, message, wait_end: None })
 }
 
 /// The messages of a session's view after the first `known_count`. They are moved, not copied, if nothing else holds

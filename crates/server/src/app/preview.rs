@@ -107,9 +107,10 @@ impl Caller {
         }
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
+        let formed = loaded::formed(&source);
+        let planning = scheduler::planning_input(&policy, &source.window, &source, &formed, self.shared.clock.now());
         let request = wanted.request(&policy, self.bounds(key, &source, &policy, wanted).await?);
-        let fold = loaded::fold(&policy, &source);
+        let fold = loaded::fold(&policy, &source, &formed);
         let preview = request.and_then(|request| {
             let preview = self.shared.scheduler.preview(planning, &fold, &request)?;
             Some((preview, request))

@@ -52,7 +52,7 @@ impl Policies {
             }
             let (sources, now) = (self.sources.as_slice(), Timestamp(1_800_000_000_000_000));
             let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0, window }, None);
-            let planning = PlanningInput { policy, window, layout: &layout, sources, base, now };
+            let planning = PlanningInput { policy, window, layout: &layout, sources, covered: &[], base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
                 for recovery in [Recovery::Compaction, Recovery::MediaFirst, Recovery::Media] {
                     replay::recovery_request(planning, tokens, recovery, &[]);

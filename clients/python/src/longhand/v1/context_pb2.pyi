@@ -688,9 +688,12 @@ class ContextEnd(google.protobuf.message.Message):
     COVERED_FIELD_NUMBER: builtins.int
     OMITTED_FIELD_NUMBER: builtins.int
     LEFT_OUT_PARTS_FIELD_NUMBER: builtins.int
+    PROVIDER_COMPACTION_FIELD_NUMBER: builtins.int
     @property
     def covered(self) -> global___CoveredHistory:
-        """History covered by the active summary; unset without one."""
+        """History covered by the active summary; unset without one, and if the view does not show it because a provider's own
+        compaction stands for it.
+        """
 
     @property
     def omitted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OmittedHistory]:
@@ -700,17 +703,62 @@ class ContextEnd(google.protobuf.message.Message):
     def left_out_parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LeftOutPart]:
         """What the format has no use for and does not show, of the whole view."""
 
+    @property
+    def provider_compaction(self) -> global___ProviderCompaction:
+        """The provider's own compaction that the view begins with; unset without one."""
+
     def __init__(
         self,
         *,
         covered: global___CoveredHistory | None = ...,
         omitted: collections.abc.Iterable[global___OmittedHistory] | None = ...,
         left_out_parts: collections.abc.Iterable[global___LeftOutPart] | None = ...,
+        provider_compaction: global___ProviderCompaction | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["covered", b"covered"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["covered", b"covered", "left_out_parts", b"left_out_parts", "omitted", b"omitted"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["covered", b"covered", "provider_compaction", b"provider_compaction"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["covered", b"covered", "left_out_parts", b"left_out_parts", "omitted", b"omitted", "provider_compaction", b"provider_compaction"]) -> None: ...
 
 global___ContextEnd = ContextEnd
+
+@typing.final
+class ProviderCompaction(google.protobuf.message.Message):
+    """A compaction that a provider made itself: Anthropic's block `compaction`, OpenAI's item `compaction` or object
+    `response.compaction`, kept as an opaque part. In a view for its provider the newest one goes first, as it came, and what
+    it stands for is not shown: all before it, but for instructions at the beginning, pinned messages, and messages behind the
+    view that its reply names. For any other provider the originals are shown, or a summary of Longhand's, and the block is
+    not. A view in a format is for the format's provider. Any other view, and every decision, is for the provider of the
+    window's model, or, if that is not known by the model's name, for the one that compacted the conversation last. A block
+    that failed (`content` is null) stands for nothing, and goes back as it came. An edit, a rewind or an erasure of what a
+    block stands for, and a summary of Longhand's that covers more, make the block void.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    PART_ID_FIELD_NUMBER: builtins.int
+    PROVIDER_FIELD_NUMBER: builtins.int
+    COVERED_RANGES_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The message with the block."""
+    part_id: builtins.str
+    """The block."""
+    provider: builtins.str
+    """The provider: `anthropic` or `openai`."""
+    @property
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RevisionRange]:
+        """The messages that it stands for."""
+
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        part_id: builtins.str = ...,
+        provider: builtins.str = ...,
+        covered_ranges: collections.abc.Iterable[global___RevisionRange] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["covered_ranges", b"covered_ranges", "message_id", b"message_id", "part_id", b"part_id", "provider", b"provider"]) -> None: ...
+
+global___ProviderCompaction = ProviderCompaction
 
 @typing.final
 class LeftOutPart(google.protobuf.message.Message):

@@ -32,7 +32,8 @@ class _MessageStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """Not known: a row of the store that it follows from is damaged. The message itself is whole."""
     MESSAGE_STATE_ACTIVE: _MessageState.ValueType  # 1
     """The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
-    A pinned message that a summary covers is active.
+    A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
+    views for other providers show: ContextEnd.provider_compaction names it.
     """
     MESSAGE_STATE_REWOUND: _MessageState.ValueType  # 2
     """A rewind left it out of the conversation."""
@@ -64,7 +65,8 @@ MESSAGE_STATE_UNSPECIFIED: MessageState.ValueType  # 0
 """Not known: a row of the store that it follows from is damaged. The message itself is whole."""
 MESSAGE_STATE_ACTIVE: MessageState.ValueType  # 1
 """The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
-A pinned message that a summary covers is active.
+A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
+views for other providers show: ContextEnd.provider_compaction names it.
 """
 MESSAGE_STATE_REWOUND: MessageState.ValueType  # 2
 """A rewind left it out of the conversation."""
@@ -1007,7 +1009,9 @@ class GivenView(google.protobuf.message.Message):
     view_hash: builtins.bytes
     """Its hash."""
     shortened: builtins.bool
-    """True if the view was shortened for the call, so that it was not the session's own view."""
+    """True if it was not the session's own view: it was shortened for the call, or its format was for another provider than
+    the one that compacted the conversation itself.
+    """
     @property
     def window(self) -> longhand.v1.session_pb2.ModelWindow:
         """The window that the view was requested with."""

@@ -267,7 +267,9 @@ class _OverWindowReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrappe
     OVER_WINDOW_REASON_LAST_RESORT_FAILED: _OverWindowReason.ValueType  # 7
     """The last resort failed, and is tried again at the next user message or when the view has grown."""
     OVER_WINDOW_REASON_OTHER_WINDOW: _OverWindowReason.ValueType  # 8
-    """The view fits the session's window; the window that the call names is smaller."""
+    """The view fits the session's window; the window that the call names is smaller, or the call's format is for another
+    provider than the one that compacted the conversation itself (ProviderCompaction), and has the originals.
+    """
 
 class OverWindowReason(_OverWindowReason, metaclass=_OverWindowReasonEnumTypeWrapper):
     """Reason why a view exceeds its window. New values may appear."""
@@ -291,7 +293,9 @@ messages and running calls. The message has the tokens of each.
 OVER_WINDOW_REASON_LAST_RESORT_FAILED: OverWindowReason.ValueType  # 7
 """The last resort failed, and is tried again at the next user message or when the view has grown."""
 OVER_WINDOW_REASON_OTHER_WINDOW: OverWindowReason.ValueType  # 8
-"""The view fits the session's window; the window that the call names is smaller."""
+"""The view fits the session's window; the window that the call names is smaller, or the call's format is for another
+provider than the one that compacted the conversation itself (ProviderCompaction), and has the originals.
+"""
 global___OverWindowReason = OverWindowReason
 
 class _SessionOrder:

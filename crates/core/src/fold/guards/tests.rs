@@ -69,7 +69,15 @@ fn guards(policy: &Policy, past: GuardInput<'_>) -> (Guards, bool) {
 fn guards_of(talk: &str, policy: &Policy, past: GuardInput<'_>) -> (Guards, bool) {
     let messages = dsl::parse(talk);
     let layout = Layout::everything();
-    let planning = PlanningInput { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let planning = PlanningInput {
+        policy,
+        window: &WINDOW,
+        layout: &layout,
+        sources: &messages,
+        covered: &[],
+        base: 12,
+        now: NOW,
+    };
     let fold = Fold::new(FoldInput { policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     let guards = Guards::new(planning, &fold, past);
     // If guards hold the levels back, the last resort brings the view into its window.
@@ -85,7 +93,8 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let fold =
         Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     let decided = |policy: &Policy, window: &ModelWindow, past: GuardInput<'_>| {
-        let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
+        let planning =
+            PlanningInput { policy, window, layout: &layout, sources: &messages, covered: &[], base: 12, now: NOW };
         decide(planning, &fold, &Guards::new(planning, &fold, past))
     };
     let roomy = ModelWindow { context: 1_000_000, ..WINDOW };
@@ -192,8 +201,15 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let roomy = ModelWindow { context: 60_000, ..WINDOW };
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
-    let planning =
-        PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let planning = PlanningInput {
+        policy: &policy,
+        window: &roomy,
+        layout: &layout,
+        sources: &messages,
+        covered: &[],
+        base: 12,
+        now: NOW,
+    };
     let fold =
         Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {

@@ -539,6 +539,7 @@ impl StoredSession {
             window: &self.window,
             layout: &snapshot.layout,
             sources: &snapshot.sources,
+            covered: &[],
             base: snapshot.at,
             now: self.now,
         }

@@ -113,6 +113,7 @@ fn sketch(layout: &Layout) -> String {
         Span::Placed { revision, placement: Placement::Retained } => format!("R{revision}"),
         Span::Placed { revision, placement: Placement::Edit(target) } => format!("E{target}>{revision}"),
         Span::Placed { revision, placement: Placement::Continuation } => format!("C{revision}"),
+        Span::Placed { revision, placement: Placement::Block } => format!("B{revision}"),
     });
     spans.collect::<Vec<_>>().join(" ")
 }

@@ -11,15 +11,17 @@ use crate::model::view::{ViewKind, ViewMessage};
 ///
 /// Calls and results are paired, and the user speaks first: the first message that is not the system's is the user's,
 /// be it a marker or a summary. After a summary or an acknowledgement in the role of the assistant, the next message is
-/// the user's too. After a summary in the user's role, the assistant may continue.
+/// the user's too. After a summary in the user's role, the assistant may continue. A provider's own compaction may begin a
+/// view, and where its message has nothing else, the user's follows.
 pub fn violations(messages: &[ViewMessage]) -> Vec<String> {
     let mut found = unpaired(messages);
     let mut before: Option<&ViewMessage> = None;
     for (index, message) in messages.iter().enumerate().filter(|(_, message)| message.role != Role::System) {
         let ended = |before: &ViewMessage| {
-            before.role == Role::Assistant && matches!(before.kind, ViewKind::Summary | ViewKind::Filler)
+            let is_alone = before.begins_with_compaction() && before.parts.len() == 1;
+            before.role == Role::Assistant && (is_alone || matches!(before.kind, ViewKind::Summary | ViewKind::Filler))
         };
-        if message.role != Role::User && before.is_none_or(ended) {
+        if message.role != Role::User && !message.begins_with_compaction() && before.is_none_or(ended) {
             found.push(format!("message {index} has the role {:?} where the user must speak", message.role));
         }
         before = Some(message);

@@ -128,7 +128,7 @@ pub fn with_summary(
     }
     for source in sources {
         match source.placement {
-            Some(Placement::Marker | Placement::Summary | Placement::Retained) => {}
+            Some(Placement::Marker | Placement::Summary | Placement::Retained | Placement::Block) => {}
             Some(Placement::Pinned) => after.push(source.clone()),
             None | Some(Placement::Edit(_) | Placement::Continuation) if slot(source) >= boundary.tail_start => {
                 after.push(source.clone());

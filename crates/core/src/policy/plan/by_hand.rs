@@ -36,7 +36,8 @@ pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
 pub fn summary_within(planning: PlanningInput<'_>, level_policy: &LevelPolicy, bounds: Bounds) -> Work {
     let sources = planning.sources;
     let Bounds { head_start, tail_start } = bounds;
-    let can_be = head_start.is_none_or(|start| head_can_start(sources, start))
+    // Before a range of its own, what a provider's compaction stands for would be nowhere.
+    let can_be = head_start.is_none_or(|start| planning.covered.is_empty() && head_can_start(sources, start))
         && tail_start.is_none_or(|start| tail_can_start(sources, start));
     let rule = level_policy.steps.iter().rev().find_map(|step| match step {
         Step::Summarize(rule) => Some(rule.as_ref()),

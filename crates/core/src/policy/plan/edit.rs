@@ -26,7 +26,7 @@ pub struct PlanEdit {
 /// A sentence fragment with the reason why the plan is not possible. No open message and no running call is ever
 /// covered, no call loses its result, and pinned messages stay in the view whatever the plan contains.
 pub fn edited(planning: PlanningInput<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<SummaryPlan, &'static str> {
-    let inline = inline(planning.sources);
+    let inline = [inline(planning.covered), inline(planning.sources)].concat();
     let at = |id: MessageId| inline.iter().position(|source| source.message.id == id);
     let mut plan = plan.clone();
     let end = match edit.tail_start {

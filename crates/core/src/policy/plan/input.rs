@@ -22,6 +22,9 @@ pub struct PlanningInput<'a> {
     pub layout: &'a Layout,
     /// The messages of the view, in the order of the layout.
     pub sources: &'a [SourceMessage],
+    /// The messages of the layout that are not in the view because a provider's own compaction stands for them. A summary
+    /// covers them too, and is made from them.
+    pub covered: &'a [SourceMessage],
     /// The revision of the view.
     pub base: Revision,
     /// The current time, for placeholders that contain it and for conditions on idle time.

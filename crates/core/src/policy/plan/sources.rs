@@ -12,14 +12,16 @@ use crate::policy::select;
 use foldhash::HashSet;
 use std::borrow::Cow;
 
-/// Removes truncations and omissions of pinned messages, which stay verbatim.
+/// Removes truncations and omissions of messages that stay verbatim: pinned ones, and a provider's compaction, without
+/// which a view would have all that it stands for.
 pub(in crate::policy) fn spare_pinned(layout: &Layout, sources: &[SourceMessage], removals: &mut Removals) {
-    if layout.pinned.is_empty() {
+    let is_pinned = |source: &&SourceMessage| {
+        matches!(source.placement, Some(Placement::Pinned | Placement::Block)) || layout.pinned.contains(&slot(source))
+    };
+    let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &*source.message).collect();
+    if pinned.is_empty() {
         return;
     }
-    let is_pinned =
-        |source: &&SourceMessage| source.placement == Some(Placement::Pinned) || layout.pinned.contains(&slot(source));
-    let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &*source.message).collect();
     let revisions: HashSet<Revision> = pinned.iter().map(|message| message.revision).collect();
     let parts: HashSet<PartId> = pinned.iter().flat_map(|message| &message.parts).map(|part| part.id).collect();
     removals.omitted.retain(|revision| !revisions.contains(revision));
@@ -35,16 +37,16 @@ pub fn slot(source: &SourceMessage) -> Revision {
 }
 
 /// True if a message that a new summary could cover is before a position. Messages retained by the previous summary
-/// always are, even a replacement that came later than that position.
+/// always are, even a replacement that came later than that position, and so is a provider's compaction.
 pub(in crate::policy) fn is_in_front(source: &SourceMessage, position: Revision) -> bool {
-    source.placement == Some(Placement::Retained) || slot(source) < position
+    matches!(source.placement, Some(Placement::Retained | Placement::Block)) || slot(source) < position
 }
 
 /// The messages that a new summary could cover: the messages at their own positions, after those that the previous
 /// summary retained.
 pub(in crate::policy) fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
     let has_own_position = |source: &SourceMessage| {
-        matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained | Placement::Continuation))
+        !matches!(source.placement, Some(Placement::Marker | Placement::Summary | Placement::Pinned))
     };
     if sources.iter().all(has_own_position) {
         return Cow::Borrowed(sources);

@@ -7,6 +7,7 @@ use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Selection};
 use crate::policy::{LevelPolicy, Policy, Step, Summarize, Summary, attachments, turns};
+use std::borrow::Cow;
 
 /// The text of the active summary, with its attachments.
 pub(in crate::policy) fn previous(sources: &[SourceMessage]) -> Option<String> {
@@ -71,6 +72,7 @@ pub(in crate::policy) fn summary_of(
     if !covers_something(inline, front, &selection) {
         return None;
     }
+    let (selection, inline) = with_covered(planning, selection, inline);
     let (under, tail) = inline.split_at(selection.head_end.min(inline.len()));
     let (front, head) = under.split_at(front);
     let tail_start = tail.first().map_or(base + 1, slot);
@@ -88,7 +90,7 @@ pub(in crate::policy) fn summary_of(
         covered: covered(layout, under),
         head: head[..split].to_vec(),
         split_turn: head[split..].to_vec(),
-        previous: previous(sources).filter(|_| rule.summary.carry_previous),
+        previous: previous(sources).or_else(|| previous(planning.covered)).filter(|_| rule.summary.carry_previous),
         rules: rule.summary.clone(),
         tail_start,
         tail_message: tail.first().map(|source| source.message.id),
@@ -98,6 +100,26 @@ pub(in crate::policy) fn summary_of(
         attachments: attached(policy, &rule.summary, head),
         fallback: rule.fallback.clone(),
     })
+}
+
+/// A selection with the messages before it that a provider's own compaction stands for.
+fn with_covered<'a>(
+    planning: PlanningInput<'_>,
+    selection: Selection,
+    selected: &'a [SourceMessage],
+) -> (Selection, Cow<'a, [SourceMessage]>) {
+    if planning.covered.is_empty() {
+        return (selection, Cow::Borrowed(selected));
+    }
+    let covered = inline(planning.covered);
+    let more = covered.len();
+    let selection = Selection {
+        head_end: selection.head_end + more,
+        split_turn_start: selection.split_turn_start.map(|start| start + more),
+        retained: selection.retained.into_iter().map(|index| index + more).collect(),
+        ..selection
+    };
+    (selection, Cow::Owned([&*covered, selected].concat()))
 }
 
 /// The attachments of a new summary, from the messages that it covers.

@@ -27,6 +27,7 @@ fn a_history_is_as_long_as_what_it_says() {
             window: &window,
             layout: &layout,
             sources: &sources,
+            covered: &[],
             base: 9,
             now: Timestamp(0),
         };

@@ -9,6 +9,7 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, OmitReason, Omitted};
+use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
@@ -117,6 +118,16 @@ fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory
     }
 }
 
+fn provider_compaction(compaction: ProviderCompaction) -> pb::ProviderCompaction {
+    let ProviderCompaction { compactor, message, part, covered, revision: _ } = compaction;
+    pb::ProviderCompaction {
+        message_id: message.to_string(),
+        part_id: part.to_string(),
+        provider: compactor.name().to_owned(),
+        covered_ranges: covered.into_iter().map(range).collect(),
+    }
+}
+
 fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
@@ -175,6 +186,7 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
+        provider_compaction: context.provider_compaction.map(provider_compaction),
     };
     let (messages, formatted) = (Rest::of(context.messages), Rest::of(formatted));
     Frames { header: Some(header), messages, formatted, end: Some(end) }

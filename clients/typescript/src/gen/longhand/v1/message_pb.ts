@@ -827,7 +827,8 @@ export type GivenView = Message$1<"longhand.v1.GivenView"> & {
   window?: ModelWindow | undefined;
 
   /**
-   * True if the view was shortened for the call, so that it was not the session's own view.
+   * True if it was not the session's own view: it was shortened for the call, or its format was for another provider than
+   * the one that compacted the conversation itself.
    *
    * @generated from field: bool shortened = 4;
    */
@@ -2682,7 +2683,8 @@ export enum MessageState {
 
   /**
    * The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
-   * A pinned message that a summary covers is active.
+   * A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
+   * views for other providers show: ContextEnd.provider_compaction names it.
    *
    * @generated from enum value: MESSAGE_STATE_ACTIVE = 1;
    */

@@ -1933,7 +1933,8 @@ export enum OverWindowReason {
   LAST_RESORT_FAILED = 7,
 
   /**
-   * The view fits the session's window; the window that the call names is smaller.
+   * The view fits the session's window; the window that the call names is smaller, or the call's format is for another
+   * provider than the one that compacted the conversation itself (ProviderCompaction), and has the originals.
    *
    * @generated from enum value: OVER_WINDOW_REASON_OTHER_WINDOW = 8;
    */

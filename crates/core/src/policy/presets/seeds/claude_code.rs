@@ -161,6 +161,7 @@ fn the_fallback_of_both_levels_leaves_the_last_twenty_messages() {
         window: &ModelWindow::default(),
         layout: &Layout::everything(),
         sources: &dsl::parse(&text),
+        covered: &[],
         base: 28,
         now: Timestamp(0),
     };

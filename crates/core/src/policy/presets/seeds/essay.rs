@@ -251,7 +251,15 @@ fn joyagent_renders_a_task_with_short_outputs() {
         let sources = dsl::parse(&output(length));
         let layout = Layout::everything();
         let Stage { policy, window, .. } = &stage;
-        let planning = PlanningInput { policy, window, layout: &layout, sources: &sources, base: 3, now: Timestamp(0) };
+        let planning = PlanningInput {
+            policy,
+            window,
+            layout: &layout,
+            sources: &sources,
+            covered: &[],
+            base: 3,
+            now: Timestamp(0),
+        };
         let level_policy = policy.level(Level::Deep).expect("a summary by hand");
         let summary = plan::apply(planning, &plan::by_hand(level_policy), 0).summary.expect("a summary");
         let input = SummaryInput::of(&summary, &policy.counting, "");

@@ -121,7 +121,8 @@ impl Stage {
         let Self { policy, window, .. } = self;
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
-        let planning = PlanningInput { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
+        let planning =
+            PlanningInput { policy, window, layout: &layout, sources, covered: &[], base, now: Timestamp(0) };
         let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0, window }, None);
         let guards = Guards::new(planning, &fold, GuardInput::default());
         let decision = guards::decide(planning, &fold, &guards);

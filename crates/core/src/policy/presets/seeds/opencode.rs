@@ -369,6 +369,7 @@ fn strategy_5_replays_the_last_request_with_notes_for_its_media() {
         window: &stage.window,
         layout: &layout,
         sources: &sources,
+        covered: &[],
         base: 4,
         now: crate::model::time::Timestamp(0),
     };

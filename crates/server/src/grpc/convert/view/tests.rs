@@ -3,6 +3,7 @@ use crate::app::Reason;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::Role;
 use crate::model::part::PartBody;
+use crate::model::provider_compaction::Compactor;
 use crate::model::session::{OverWindow, OverWindowReason};
 use crate::model::usage::UsageDoubt;
 use proptest::prelude::*;
@@ -57,6 +58,13 @@ fn context(messages: Vec<ViewMessage>) -> Context {
             mark: 30,
             summary: 29,
             ranges: vec![RevisionRange { first: 1, last: 20 }],
+        }),
+        provider_compaction: Some(ProviderCompaction {
+            compactor: Compactor::Anthropic,
+            message: MessageId(Uuid::from_u128(8)),
+            part: PartId(Uuid::from_u128(9)),
+            covered: vec![RevisionRange { first: 1, last: 12 }],
+            revision: 13,
         }),
         provenance: Some(Arc::new(written())),
         omitted: vec![
@@ -131,6 +139,12 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
             omitted(26, 26, 0, pb::OmitReason::Shortened),
         ],
         left_out_parts: Vec::new(),
+        provider_compaction: Some(pb::ProviderCompaction {
+            message_id: "msg_00000000000000000000000000000008".into(),
+            part_id: "prt_00000000000000000000000000000009".into(),
+            provider: "anthropic".into(),
+            covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 12 }],
+        }),
     };
     assert_eq!(frames[0].frame, Some(Frame::Header(header)));
     assert_eq!(middle(&frames)[0].messages.len(), 1);
