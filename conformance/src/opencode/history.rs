@@ -79,8 +79,14 @@ impl History {
             match source.placement {
                 Some(Placement::Marker) => source.message.revision = at - 2,
                 Some(Placement::Summary) => source.message.revision = at - 1,
-                Some(Placement::Pinned | Placement::Retained | Placement::Edit(_) | Placement::Continuation) | None => {
-                }
+                Some(
+                    Placement::Pinned
+                    | Placement::Retained
+                    | Placement::Edit(_)
+                    | Placement::Continuation
+                    | Placement::Block,
+                )
+                | None => {}
             }
         }
         sources
