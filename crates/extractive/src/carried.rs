@@ -11,17 +11,11 @@ use super::statements;
 use super::text;
 use super::write::NAME;
 use longhand_core::model::view::SourceMessage;
-use longhand_core::policy::summary::{SummaryInput, SummaryOutput};
+use longhand_core::policy::summary::{RECORD_HEADING, SAID_HEADING, SummaryInput, SummaryOutput};
 use longhand_core::policy::{Contradictions, Counting, Section, Summary, Topic, files};
 
 /// Share of the budget for the record under a policy that asks for corrections, in percent.
 const RECORD_SHARE: i64 = 10;
-
-/// Heading of the record of what happened.
-const HEADING: &str = "# Record of what happened";
-
-/// Heading of what people typed. The part of a summary that begins with it has that and nothing else.
-pub const SAID_HEADING: &str = "# What people said";
 
 /// Returns a summary with its claims that the record contradicts, and with the sections that the policy appends: lists
 /// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines.
@@ -82,7 +76,7 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
     let turns = statements::turns(digest);
     let mut record = Record::default();
     record.read(digest, &turns);
-    let mut text = HEADING.to_owned();
+    let mut text = RECORD_HEADING.to_owned();
     let mut is_empty = true;
     for line in lines::outcomes(&record, &turns, budget.chars()) {
         let longer = format!("{text}\n- {}", text::defuse(&line));

@@ -31,7 +31,7 @@ mod tools;
 mod write;
 
 pub use carried::{
-    SAID_HEADING, beside_supplied, completed, completed_beside, may_quote, tokens_max, what_happened, what_people_said,
+    beside_supplied, completed, completed_beside, may_quote, tokens_max, what_happened, what_people_said,
 };
 pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
 pub use digest::Digest;

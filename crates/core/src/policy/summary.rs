@@ -6,6 +6,30 @@ use crate::model::compaction::Contradiction;
 use crate::model::message::MessageKind;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
+use std::borrow::Cow;
+
+/// Heading of the record of what happened, whose lines are bullets.
+pub const RECORD_HEADING: &str = "# Record of what happened";
+
+/// Heading of what people typed. The part of a summary that begins with it has that and nothing else.
+pub const SAID_HEADING: &str = "# What people said";
+
+/// The text of a summary without the record and the words that were put behind it: what comes next has newer ones.
+pub fn without_record(text: &str) -> Cow<'_, str> {
+    if text.starts_with(SAID_HEADING) {
+        return Cow::Borrowed("");
+    }
+    if !text.contains(RECORD_HEADING) {
+        return Cow::Borrowed(text);
+    }
+    let mut in_record = false;
+    let keeps = |line: &&str| {
+        in_record = *line == RECORD_HEADING || (in_record && (line.is_empty() || line.starts_with("- ")));
+        !in_record
+    };
+    let kept: Vec<&str> = text.lines().filter(keeps).collect();
+    Cow::Owned(kept.join("\n").trim_end().to_owned())
+}
 
 /// Input of a writer of summaries.
 #[derive(Debug, Clone, PartialEq)]

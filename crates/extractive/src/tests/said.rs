@@ -1,7 +1,8 @@
 //! What people said, as it follows the summaries of others.
 
 use super::Talk;
-use crate::{SAID_HEADING, what_people_said};
+use crate::what_people_said;
+use longhand_core::policy::summary::SAID_HEADING;
 use longhand_core::policy::tokens;
 use serde_json::json;
 

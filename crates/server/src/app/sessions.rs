@@ -8,9 +8,9 @@ use crate::model::compaction::LevelThreshold;
 use crate::model::part::{Part, PartBody};
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
+use crate::policy::summary::SAID_HEADING;
 use crate::policy::{Policy, TextUnits, overflow, presets};
 use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
-use longhand_extractive::SAID_HEADING;
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,13 +6,14 @@ use crate::model::layout::Placement;
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Selection};
+use crate::policy::summary::without_record;
 use crate::policy::{LevelPolicy, Policy, Step, Summarize, Summary, attachments, turns};
 use std::borrow::Cow;
 
-/// The text of the active summary, with its attachments.
+/// The text of the active summary, with its attachments, and without what was recorded when it took effect.
 pub(in crate::policy) fn previous(sources: &[SourceMessage]) -> Option<String> {
     let texts = active_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
-        PartBody::Text(text) => Some(text.as_str()),
+        PartBody::Text(text) => Some(without_record(text)).filter(|text| !text.is_empty()),
         _ => None,
     });
     Some(texts.collect::<Vec<_>>().join("\n\n"))

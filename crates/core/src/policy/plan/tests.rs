@@ -44,6 +44,13 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
     let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, "the words", &carried);
     assert_eq!(shown_summary(&after).as_deref(), Some("the words"));
     assert_eq!(previous(&after).as_deref(), Some("the words\n\na file"));
+    // Nor does the next writer read what was recorded beside it: that is of then.
+    let words =
+        "the words\n\n# Record of what happened\n- `make`: failed\n- edited: a\n\n<read-files>\na\n</read-files>";
+    let beside = ["# Record of what happened\n- `make`: failed", "# What people said\n- go on", "a file"];
+    let beside = beside.map(|text| PartBody::Text(text.to_owned()));
+    let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, words, &beside);
+    assert_eq!(previous(&after).as_deref(), Some("the words\n\n<read-files>\na\n</read-files>\n\na file"));
 }
 
 #[test]
