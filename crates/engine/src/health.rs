@@ -22,12 +22,14 @@ pub struct Health {
     checkpoints: Mutex<Checkpoints>,
 }
 
-impl Health {
+impl Default for Health {
     /// Writes are accepted, and no checkpoint was made.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { writes: watch::Sender::new(WriteState::Accepted), checkpoints: Mutex::default() }
     }
+}
 
+impl Health {
     /// The state of writes.
     pub fn writes(&self) -> WriteState {
         *self.writes.borrow()
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_store_that_stopped_stays_stopped() {
-        let health = Health::new();
+        let health = Health::default();
         for (state, expected) in [
             (WriteState::StorageFull, WriteState::StorageFull),
             (WriteState::Accepted, WriteState::Accepted),

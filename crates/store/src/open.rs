@@ -203,7 +203,7 @@ impl Store {
         held: std::fs::File,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Parts { readers, identity, durability, directory, keys, trust } = parts;
-        let health = Arc::new(Health::new());
+        let health = Arc::new(Health::default());
         let state = Arc::clone(&health);
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&keys)? {
