@@ -277,7 +277,7 @@ async fn rows_of_foreign_sessions_are_found_in_a_copy() {
     let closed = test.stop().await;
     let database = connect(closed.path());
     let sql = "insert into job select null, x'01', 7, 1, 1, null, 3, 0, 0, '', '', null, null, '', null, 0, 0, x'', 0, 0, \
-         0, null, null, 0, null, null, null, null, null, 0, null, null";
+         0, null, null, 0, null, null, null, null, null, 0, null, null, null";
     database.execute_batch(sql).expect("inserted");
     let damaged = TestApp::copy_of(closed.path()).await;
     let folder = private_folder();

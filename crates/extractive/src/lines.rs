@@ -342,13 +342,14 @@ impl<'a> LineBuilder<'a> {
                 failed if run.failure.is_empty() => format!(", {failed} of them failed"),
                 failed => format!(", {failed} of them failed, last with {}", text::code(&run.failure)),
             };
+            let now = if run.passes && !failed.is_empty() { "; then it passed" } else { "" };
             let figure = if run.figure.is_empty() {
                 String::new()
             } else {
                 format!("; last figure: {}", text::code(&run.figure))
             };
             let times = if run.count == 1 { "once".to_owned() } else { format!("{} times", run.count) };
-            let line = format!("Ran {times}: {}{failed}{figure}", text::code(&run.command));
+            let line = format!("Ran {times}: {}{failed}{now}{figure}", text::code(&run.command));
             self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Run {
     /// Number of its runs, and of those that failed.
     pub(super) count: usize,
     pub(super) failed: usize,
+    /// True if the last of them passed.
+    pub(super) passes: bool,
     /// The line that states its newest failure.
     pub(super) failure: String,
     /// The line with a figure that it printed last.
@@ -47,10 +49,10 @@ impl Runs {
             let position = *self.by_command.entry(command.clone()).or_insert(next);
             if position == next {
                 let (failure, figure) = (String::new(), String::new());
-                self.all.push(Run { command, count: 0, failed: 0, failure, figure, at });
+                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, at });
             }
             let run = &mut self.all[position];
-            (run.count, run.at) = (run.count + 1, at);
+            (run.count, run.at, run.passes) = (run.count + 1, at, outcome == Outcome::Passed);
             if outcome == Outcome::Failed {
                 run.failed += 1;
                 run.failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);

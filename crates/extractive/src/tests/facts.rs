@@ -238,7 +238,20 @@ fn of_words() -> Vec<Case> {
                 "Critical Context",
                 "Ran 5 times: `./importer --file big.csv`, 1 of them failed, last with `error: the disk is full`; last figure: `throughput: 31.5 MB/s`",
             )],
-            silent: &["01.5 MB/s"],
+            silent: &["01.5 MB/s", "then it passed"],
+        },
+        Case {
+            name: "a command that failed on the way is stated with its end",
+            talk: Talk::default()
+                .user("make the importer fast")
+                .fails("bash", json!({"command": "./importer --file big.csv"}), "error: the disk is full")
+                .fails("bash", json!({"command": "./importer --file big.csv"}), "error: the disk is full")
+                .runs("./importer --file big.csv", "read 20 rows"),
+            expected: &[(
+                "Critical Context",
+                "Ran 3 times: `./importer --file big.csv`, 2 of them failed, last with `error: the disk is full`; then it passed",
+            )],
+            silent: &[],
         },
     ]
 }
