@@ -109,14 +109,18 @@ impl Outcome {
 /// The writer of a summary's text.
 pub type WriteSummary<'a> = &'a dyn Fn(&SummaryInput) -> String;
 
-/// Plays a conversation under a policy, with this writer of its summaries.
+/// What a summary of an input covers, in the writer's own form, from which the next summary is made.
+pub type DigestSummary<'a> = &'a dyn Fn(&SummaryInput) -> String;
+
+/// Plays a conversation under a policy, with this writer of its summaries and its digests of what they cover.
 pub fn simulate(
     policy: &Policy,
     window: &ModelWindow,
     entries: &[TranscriptEntry],
     writer: WriteSummary<'_>,
+    digest: DigestSummary<'_>,
 ) -> Outcome {
-    let mut session = Session::new(policy, window, writer);
+    let mut session = Session { digest: Some(digest), ..Session::new(policy, window, writer) };
     for entry in entries {
         session.play(entry);
     }
@@ -169,6 +173,9 @@ pub struct Session<'a> {
     policy: &'a Policy,
     window: &'a ModelWindow,
     writer: WriteSummary<'a>,
+    digest: Option<DigestSummary<'a>>,
+    /// The digests of what each summary covers.
+    digests: BTreeMap<CompactionId, String>,
     /// All messages, derived ones too, by revision.
     history: BTreeMap<Revision, Message>,
     /// Token counts of the messages, if the policy counts by encoding each text.
@@ -206,6 +213,8 @@ impl<'a> Session<'a> {
             policy,
             window,
             writer,
+            digest: None,
+            digests: BTreeMap::new(),
             history: BTreeMap::new(),
             counts: BTreeMap::new(),
             marks: Vec::new(),
@@ -382,28 +391,35 @@ impl<'a> Session<'a> {
                 None => return false,
             },
         };
-        let (step, plan) = self.attempt(&fold, &guards, &request);
+        let (step, input) = self.attempt(&fold, &guards, &request);
         match step {
-            Step::Done(prepared) => self.commit(*prepared, request, plan, &guards),
-            Step::Failed(failure) | Step::Retry { failure, .. } => self.fail(request, failure, plan.is_some()),
+            Step::Done(prepared) => self.commit(*prepared, request, input, &guards),
+            Step::Failed(failure) | Step::Retry { failure, .. } => self.fail(request, failure, input.is_some()),
             Step::Nothing | Step::Write(_) => return false,
         }
         true
     }
 
-    /// An attempt with the writer of this session, to its end, and the plan of the newest summary.
-    fn attempt(&self, fold: &Fold, guards: &Guards, request: &CompactionRequest) -> (Step, Option<SummaryPlan>) {
+    /// An attempt with the writer of this session, to its end, and the newest summary with its plan.
+    fn attempt(
+        &self,
+        fold: &Fold,
+        guards: &Guards,
+        request: &CompactionRequest,
+    ) -> (Step, Option<(SummaryPlan, SummaryInput)>) {
         let (planning, writer) = (self.planning(), Writer::BuiltIn);
         let mut attempt = Attempt::new(AttemptInput { planning, fold, guards, request, writer, is_last: true });
         let mut step = attempt.begin();
-        let mut plan = None;
+        let mut newest = None;
         while let Step::Write(task) = step {
-            let SummaryTask { plan: planned, budget_tokens, .. } = *task;
-            let input = SummaryInput { budget_tokens, ..SummaryInput::of(&planned, &self.policy.counting, "") };
-            step = attempt.answer(Answer::Written(WrittenSummary::new(&planned, &(self.writer)(&input))));
-            plan = Some(planned);
+            let SummaryTask { plan, budget_tokens, .. } = *task;
+            let mut input = SummaryInput { budget_tokens, ..SummaryInput::of(&plan, &self.policy.counting, "") };
+            let covered = self.layout.covered.as_ref().filter(|_| plan.previous.is_some());
+            input.previous_digest = covered.and_then(|covered| self.digests.get(&covered.compaction).cloned());
+            step = attempt.answer(Answer::Written(WrittenSummary::new(&plan, &(self.writer)(&input))));
+            newest = Some((plan, input));
         }
-        (step, plan)
+        (step, newest)
     }
 
     /// Applies a compaction, and records its effect.
@@ -411,7 +427,7 @@ impl<'a> Session<'a> {
         &mut self,
         prepared: PreparedCompaction,
         request: CompactionRequest,
-        plan: Option<SummaryPlan>,
+        written: Option<(SummaryPlan, SummaryInput)>,
         guards: &Guards,
     ) {
         let PreparedCompaction { changes, tokens_before, after, first_changed_index, .. } = prepared;
@@ -440,8 +456,10 @@ impl<'a> Session<'a> {
             omitted: usize::try_from(changes.omitted_count).unwrap_or(usize::MAX),
             reread_tokens: tokens::estimate_messages(self.policy, changed),
         };
-        if summary.is_some() {
-            self.new_summary = self.new_summary.take().or(plan);
+        let mut digest = None;
+        if let Some((plan, input)) = written.filter(|_| summary.is_some()) {
+            digest = self.digest.map(|digest| digest(&input));
+            self.new_summary = self.new_summary.take().or(Some(plan));
         }
         let outcome = CompactionOutcome {
             tokens_before,
@@ -451,7 +469,8 @@ impl<'a> Session<'a> {
             ..CompactionOutcome::default()
         };
         let base = self.revision;
-        self.write(changes);
+        let compaction_id = self.write(changes);
+        self.digests.extend(digest.map(|digest| (compaction_id, digest)));
         // Usage in later replies is about the view that the agent itself gave its model, which is no longer this view.
         self.changed_revision = self.revision;
         self.fold_anew();
@@ -493,7 +512,7 @@ impl<'a> Session<'a> {
 
     /// Writes a compaction into the history: as marks, from which the layout is derived. No continuation follows a
     /// summary: the transcript goes on with its own messages.
-    fn write(&mut self, changes: Changes) {
+    fn write(&mut self, changes: Changes) -> CompactionId {
         let compaction = CompactionId(self.next_id());
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
             match row {
@@ -516,6 +535,7 @@ impl<'a> Session<'a> {
         }
         self.layout = layouts::layout_at(&self.marks, self.revision);
         self.sources = self.shown_by_layout();
+        compaction
     }
 
     /// The messages that the layout shows, in its order.

@@ -35,4 +35,4 @@ pub use carried::{
 };
 pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
 pub use digest::Digest;
-pub use write::{NAME, digest, extract, write};
+pub use write::{NAME, digest, digest_json, extract, write};

@@ -76,6 +76,11 @@ pub fn digest(input: &SummaryInput) -> Digest {
     }
 }
 
+/// The same as text, as a simulation keeps it.
+pub fn digest_json(input: &SummaryInput) -> String {
+    digest(input).to_json()
+}
+
 /// The facts and the texts of an input. With `carries` it includes what the previous summary covers.
 pub(super) fn read<'a>(
     input: &SummaryInput,

@@ -65,7 +65,16 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let mut progress = Progress::new();
     let simulated = (1..).zip(&chosen).map(|(number, preset)| {
         progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
-        (preset.name.clone(), simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract))
+        (
+            preset.name.clone(),
+            simulate(
+                &preset.policy(),
+                &window,
+                &entries,
+                &longhand_extractive::extract,
+                &longhand_extractive::digest_json,
+            ),
+        )
     });
     let outcomes = simulated.collect();
     progress.clear();

@@ -57,7 +57,16 @@ impl Caller {
         let stopping = self.shared.stopping.clone();
         let outcomes = aside(permit, move || {
             let play = |(name, policy): (String, Policy)| {
-                (name, simulate(&policy, &window, &entries, &longhand_extractive::extract))
+                (
+                    name,
+                    simulate(
+                        &policy,
+                        &window,
+                        &entries,
+                        &longhand_extractive::extract,
+                        &longhand_extractive::digest_json,
+                    ),
+                )
             };
             // The process waits for the one that is played.
             policies.into_iter().take_while(|_| !stopping.is_cancelled()).map(play).collect()
