@@ -99,12 +99,6 @@ missing() {
     done
 }
 while read -r file; do missing "$prefix/$file"; done <"$work/files" | sort -ru >"$work/folders"
-while read -r file; do
-    mkdir -p "$(dirname "$prefix/$file")"
-    # A program that runs cannot be written, but replaced.
-    rm -f "$prefix/$file"
-    cp "$tree/$file" "$prefix/$file"
-done <"$work/files"
 {
     printf '#!/bin/sh\n# Removes what install.sh put there. Sessions stay: their folder is ~/.local/share/longhand.\n'
     while read -r file; do printf 'rm -f %s\n' "$(quoted "$prefix/$file")"; done <"$work/files"
@@ -113,7 +107,15 @@ done <"$work/files"
     while read -r folder; do printf 'rmdir %s 2>/dev/null\n' "$(quoted "$folder")"; done <"$work/folders"
     printf 'exit 0\n'
 } >"$work/undo"
+# Before all others, so that what an interruption leaves can be removed, and installed over.
+mkdir -p "$(dirname "$undo")"
 cp "$work/undo" "$undo"
+while read -r file; do
+    mkdir -p "$(dirname "$prefix/$file")"
+    # A program that runs cannot be written, but replaced.
+    rm -f "$prefix/$file"
+    cp "$tree/$file" "$prefix/$file"
+done <"$work/files"
 
 printf 'Installed %s in %s: bin/longhand, and its manual, documents and completions in share.\n' "$version" "$prefix"
 case ":$PATH:" in

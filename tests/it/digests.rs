@@ -190,6 +190,7 @@ async fn what_is_erased_is_in_no_digest() {
         let holds = |bytes: &[u8]| bytes.windows(24).any(|window| pieces.contains(&window));
         crate::database::stored(test.directory()).into_iter().filter(|(_, bytes)| holds(bytes)).count()
     };
+    assert!(holders() > 0, "it is found while it is there");
     let erased = EraseTarget::Messages(vec!["u1".to_owned()]);
     crate::engines::erase_at_once(&test.app, &session, request(erased)).await;
     assert_eq!(test.number("select count(*) from job where digest is not null"), 0);

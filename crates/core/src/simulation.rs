@@ -5,7 +5,7 @@
 //! writer. Only time is simplified: a compaction is active before the next message comes.
 
 use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, SummaryTask, Writer};
-use crate::fold::form::{Form, Formed};
+use crate::fold::form::{Form, FormedView};
 use crate::fold::guards::{self, GuardInput, Guards, RecoveryRequest};
 use crate::fold::{Fold, FoldInput, PreparedCompaction};
 use crate::model::Revision;
@@ -187,7 +187,7 @@ pub struct Session<'a> {
     /// Messages in the view.
     sources: Vec<SourceMessage>,
     /// The form of the view for the window's provider.
-    formed: Formed,
+    formed: FormedView,
     revision: Revision,
     now: Timestamp,
     /// Number of messages written so far.
@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
             pruned: BTreeMap::new(),
             layout: Layout::everything(),
             sources: Vec::new(),
-            formed: Formed::default(),
+            formed: FormedView::default(),
             revision: 0,
             now: Timestamp::default(),
             count: 0,
@@ -279,7 +279,7 @@ impl<'a> Session<'a> {
     /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
         let Self { policy, window, changed_revision, .. } = *self;
-        self.formed = Formed::of(Form::of_window(window), &self.layout, &self.sources);
+        self.formed = FormedView::of(Form::of_window(window), &self.layout, &self.sources);
         let rows = FoldInput { policy, messages: self.formed.shown(&self.sources), changed_revision, window };
         self.fold = Rc::new(Fold::new(rows, None));
     }

@@ -145,7 +145,7 @@ impl Digest {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// A stored digest; none if another version wrote it, whose range is then known by its summary alone.
+    /// A stored digest; none if another version wrote it: then it is made again from the originals.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }

@@ -52,7 +52,7 @@ impl Form {
 
 /// The messages of a view in a form.
 #[derive(Debug, Clone, Default)]
-pub struct Formed {
+pub struct FormedView {
     /// The messages that the view shows; none if they are those of the layout.
     shown: Option<Vec<SourceMessage>>,
     /// The messages that the block stands for, in the order of the layout.
@@ -72,9 +72,10 @@ struct Block {
     part: usize,
     compactor: Compactor,
     stands: bool,
+    failed: bool,
 }
 
-impl Formed {
+impl FormedView {
     /// The messages of a layout in a form.
     pub fn of(form: Form, layout: &Layout, sources: &[SourceMessage]) -> Self {
         let blocks: Vec<Block> = blocks(sources).collect();
@@ -89,7 +90,7 @@ impl Formed {
         let first = blocks.iter().rev().find(may_stand).copied();
         // A block that failed is no content, and goes back as it came.
         let stays =
-            |block: &Block| is_own(block) && !block.stands && first.is_none_or(|first| block.message > first.message);
+            |block: &Block| is_own(block) && block.failed && first.is_none_or(|first| block.message > first.message);
         let is_window = first.is_some_and(|first| is_window(sources, first));
         let instructions = sources.iter().take_while(|source| source.message.role == Role::System).count();
         let is_covered = |index: usize| {
@@ -204,7 +205,8 @@ fn blocks(sources: &[SourceMessage]) -> impl Iterator<Item = Block> {
                 let compactor = opaque.compactor()?;
                 // A view shows nothing of a block that was shortened.
                 let is_whole = source.placement.is_none() && source.pruned_part(stored.id).is_none();
-                Some(Block { message, part, compactor, stands: is_whole && opaque.stands_for_history() })
+                let failed = !opaque.stands_for_history();
+                Some(Block { message, part, compactor, stands: is_whole && !failed, failed })
             }
             _ => None,
         })
@@ -224,8 +226,9 @@ fn holds(layout: &Layout, sources: &[SourceMessage], block: &Block) -> bool {
     let is_edited =
         |source: &SourceMessage| matches!(source.placement, Some(Placement::Edit(_))) && source.message.revision > base;
     let is_erased = |source: &SourceMessage| source.message.parts.iter().any(|part| part.body.is_erased());
-    let is_replaced = |reason| matches!(reason, OmitReason::Edited | OmitReason::Replayed);
-    let mut omitted = layout.omitted.iter().filter(|omitted| omitted.mark > base && is_replaced(omitted.reason));
+    // What a compaction left out since may have been erased since, and is not among the messages that tell.
+    let is_gone = |reason| matches!(reason, OmitReason::Edited | OmitReason::Replayed | OmitReason::Compacted);
+    let mut omitted = layout.omitted.iter().filter(|omitted| omitted.mark > base && is_gone(omitted.reason));
     let mut summarized = layout.covered.iter().flat_map(|covered| &covered.ranges);
     !before.iter().any(|source| is_edited(source) || is_erased(source))
         && !summarized.any(|range| range.last > base)

@@ -21,7 +21,7 @@ pub use changes::{WrittenSummary, changes};
 pub use edit::{PlanEdit, edited};
 pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
 pub use sources::{boundary_is_safe, omitted_ranges, slot, split_at_tail, supplied};
-pub use summary::{planned_summary, tail_fallbacks};
+pub use summary::{planned_summary, previous, tail_fallbacks};
 
 use super::{LevelPolicy, Omission, Step, omission, overflow, prune, tokens};
 use crate::model::compaction::{CompactionKind, Level};

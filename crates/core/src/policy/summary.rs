@@ -14,17 +14,14 @@ pub const RECORD_HEADING: &str = "# Record of what happened";
 /// Heading of what people typed. The part of a summary that begins with it has that and nothing else.
 pub const SAID_HEADING: &str = "# What people said";
 
-/// The text of a summary without the record and the words that were put behind it: what comes next has newer ones.
+/// A text of a summary without the record that was put behind it: what comes next has a newer one.
 pub fn without_record(text: &str) -> Cow<'_, str> {
-    if text.starts_with(SAID_HEADING) {
-        return Cow::Borrowed("");
-    }
     if !text.contains(RECORD_HEADING) {
         return Cow::Borrowed(text);
     }
     let mut in_record = false;
     let keeps = |line: &&str| {
-        in_record = *line == RECORD_HEADING || (in_record && (line.is_empty() || line.starts_with("- ")));
+        in_record = *line == RECORD_HEADING || (in_record && line.starts_with("- "));
         !in_record
     };
     let kept: Vec<&str> = text.lines().filter(keeps).collect();

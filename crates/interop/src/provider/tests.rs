@@ -7,7 +7,7 @@ mod laws;
 mod valid;
 
 use super::{Format, Refusal, Written, read, write};
-use longhand_core::fold::form::{Form, Formed};
+use longhand_core::fold::form::{Form, FormedView};
 use longhand_core::fold::{Fold, FoldInput};
 use longhand_core::model::layout::Layout;
 use longhand_core::model::message::{Finish, Message, NewMessage};
@@ -33,7 +33,7 @@ fn view_in(form: Form, messages: Vec<NewMessage>) -> Vec<ViewMessage> {
     let sources: Vec<SourceMessage> =
         (1..).zip(messages).map(|(revision, given)| source(revision, given, &mut next)).collect();
     let (policy, window) = (Policy::default(), ModelWindow::default());
-    let formed = Formed::of(form, &Layout::everything(), &sources);
+    let formed = FormedView::of(form, &Layout::everything(), &sources);
     let messages = formed.shown(&sources);
     let input = FoldInput { policy: &policy, messages, changed_revision: 0, window: &window };
     Fold::new(input, None).view.messages

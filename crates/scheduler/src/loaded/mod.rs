@@ -4,7 +4,7 @@
 pub mod counts;
 mod provenance;
 
-use crate::fold::form::{Form, Formed};
+use crate::fold::form::{Form, FormedView};
 use crate::fold::{Fold, FoldInput, Passages, Shortened};
 use crate::limits;
 use crate::model::Revision;
@@ -51,7 +51,7 @@ pub struct LoadedSession {
     /// The policy, parsed.
     pub policy: Arc<Policy>,
     /// The form of the view: for the window's provider, unless a call asked for another.
-    pub formed: Formed,
+    pub formed: FormedView,
     /// The fold of the rows in that form.
     pub fold: Fold,
     /// The author of the active summary.
@@ -98,7 +98,7 @@ impl LoadedSession {
         if self.formed.is_as_in(form) {
             return None;
         }
-        let formed = Formed::of(form, &self.source.layout, &self.source.messages);
+        let formed = FormedView::of(form, &self.source.layout, &self.source.messages);
         let fold = Fold::new(fold_input(&self.source, &formed, &self.policy), None);
         let mut session = Self { formed, fold, ..self.clone() };
         session.complete_view();
@@ -240,16 +240,16 @@ fn count_by_length(policy: &Policy, messages: &mut [SourceMessage]) {
 }
 
 /// The fold of a session's rows without passages of hidden messages, as decisions use it.
-pub fn fold(policy: &Policy, source: &Source, formed: &Formed) -> Fold {
+pub fn fold(policy: &Policy, source: &Source, formed: &FormedView) -> Fold {
     Fold::new(fold_input(source, formed, policy), None)
 }
 
 /// The form of a session's view for its window's provider.
-pub fn formed(source: &Source) -> Formed {
-    Formed::of(Form::of_window(&source.window), &source.layout, &source.messages)
+pub fn formed(source: &Source) -> FormedView {
+    FormedView::of(Form::of_window(&source.window), &source.layout, &source.messages)
 }
 
-fn fold_input<'a>(source: &'a Source, formed: &'a Formed, policy: &'a Policy) -> FoldInput<'a> {
+fn fold_input<'a>(source: &'a Source, formed: &'a FormedView, policy: &'a Policy) -> FoldInput<'a> {
     let Source { messages, changed_revision, window, .. } = source;
     FoldInput { policy, messages: formed.shown(messages), changed_revision: *changed_revision, window }
 }

@@ -3,7 +3,7 @@
 
 use super::error::interrupted;
 use super::worker::Worker;
-use super::written::Written;
+use super::written::SummaryInEffect;
 use crate::fold::attempt::{Answer, Attempt};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
@@ -31,8 +31,8 @@ impl Assignment {
     }
 
     /// The plan with its summary. `supplied` is true if a client wrote it on its own.
-    pub(super) fn written<'a>(&'a self, written: &'a Written, supplied: bool) -> WrittenSummary<'a> {
-        let Written { output, beside, digest, quoted_until } = written;
+    pub(super) fn written<'a>(&'a self, written: &'a SummaryInEffect, supplied: bool) -> WrittenSummary<'a> {
+        let SummaryInEffect { output, beside, digest, quoted_until } = written;
         WrittenSummary {
             plan: &self.plan,
             text: &output.text,

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::worker::Worker;
-use crate::fold::form::Formed;
+use crate::fold::form::FormedView;
 use crate::fold::guards::GuardInput;
 use crate::limits;
 use crate::loaded::{self, counts};
@@ -18,7 +18,7 @@ pub fn planning_input<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
     source: &'a Source,
-    formed: &'a Formed,
+    formed: &'a FormedView,
     now: Timestamp,
 ) -> PlanningInput<'a> {
     let (sources, covered) = (formed.shown(&source.messages), formed.covered());

@@ -17,7 +17,7 @@ use crate::store::{self, Claim, SessionKey, Store};
 use longhand_extractive::{self as extractive, Digest};
 
 /// A summary with all that goes with it.
-pub(super) struct Written {
+pub(super) struct SummaryInEffect {
     pub(super) output: SummaryOutput,
     /// Parts that follow its text.
     pub(super) beside: Vec<PartBody>,
@@ -36,7 +36,7 @@ impl Worker {
         (input, tail_start): (&SummaryInput, Revision),
         output: SummaryOutput,
         supplied: bool,
-    ) -> Result<Written, Answer<'static>> {
+    ) -> Result<SummaryInEffect, Answer<'static>> {
         let is_own = output.summarizer == extractive::NAME;
         let covered = extractive::digest(input);
         let covered = if is_own { covered } else { covered.with_summary(&output.text) };
@@ -57,7 +57,7 @@ impl Worker {
             false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
         };
         let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
-        Ok(Written {
+        Ok(SummaryInEffect {
             beside: texts_beside(said, record),
             digest: Some(digest),
             quoted_until: quotes.then_some(seen),

@@ -356,7 +356,7 @@ impl Caller {
         messages: Vec<SourceMessage>,
     ) -> Result<SummaryInput> {
         let rule = [Level::Auto, Level::Deep, Level::Micro].into_iter().find_map(|level| policy.summarize(level));
-        let previous = plan::shown_summary(&source.messages);
+        let previous = plan::previous(&source.messages);
         let previous_digest = match source.layout.covered.as_ref().zip(previous.as_deref()) {
             Some((covered, text)) => Some(scheduler::digest_of(self.store(), source.session, covered, text).await?),
             None => None,

@@ -178,9 +178,8 @@ impl Commit {
             window_tokens: claim.window.context,
         };
         let digest = self.changes.summary.as_mut().and_then(|summary| summary.digest.take());
-        let replaced = replaced_summary(tx, key)?;
         let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome)?;
-        digests::keep(tx.conn, (key, claim.job), digest, replaced)?;
+        digests::keep(tx.conn, (key, claim.job), digest)?;
         failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
@@ -221,11 +220,6 @@ impl Commit {
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok(Committed::Superseded)
     }
-}
-
-/// The compaction of the active summary.
-fn replaced_summary(tx: &mut Tx<'_>, key: i64) -> Result<Option<CompactionId>> {
-    Ok(marks::of(tx, key)?.layout().covered.as_ref().map(|covered| covered.compaction))
 }
 
 /// Writes a compaction's rows, each with its event, in one mutation. Returns the revision of the mark that an undo
@@ -378,7 +372,6 @@ impl SuppliedSummary {
         };
         let mut summary = self.summary;
         let digest = summary.digest.take();
-        let replaced = replaced_summary(tx, key)?;
         let changes = Changes { summary: Some(summary), ..Changes::default() };
         let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;
         let job: i64 = engine::scalar(INSERT_DONE)
@@ -393,7 +386,7 @@ impl SuppliedSummary {
             // There is no window to compare with.
             .bind(codec::encode_window(&ModelWindow::default()))
             .one(tx.conn)?;
-        digests::keep(tx.conn, (key, job), digest, replaced)?;
+        digests::keep(tx.conn, (key, job), digest)?;
         statistics::add(tx.conn, job, Some(&outcome))?;
         let head = tx.loaded(key)?;
         head.changed(at);

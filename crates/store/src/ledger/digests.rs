@@ -11,12 +11,12 @@ use crate::model::ids::CompactionId;
 use std::io::Read as _;
 
 const KEEP: &str = "update job set digest = ?2 where id = ?1";
-const DROP: &str = "update job set digest = null where session_id = ?1 and public_id = ?2 and digest is not null";
+const DROP_OTHERS: &str = "update job set digest = null where session_id = ?1 and id <> ?2 and digest is not null";
 const OF: &str = "select digest from job where public_id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[KEEP, DROP, OF];
+pub(crate) const STATEMENTS: &[&str] = &[KEEP, DROP_OTHERS, OF];
 
 /// The stored form of a digest.
 ///
@@ -28,20 +28,12 @@ pub fn pack_digest(json: &str) -> Result<Vec<u8>> {
     packed.map(codec::with_check).map_err(|error| Error::corrupt("job", error))
 }
 
-/// Keeps the digest of a summary that takes the place of another one.
-pub(super) fn keep(
-    conn: &Connection,
-    (session, job): (i64, i64),
-    digest: Option<Vec<u8>>,
-    replaced: Option<CompactionId>,
-) -> Result<()> {
+/// Keeps the digest of the newest summary of a session, and no other one of it. The summaries of a session that this one was
+/// forked from keep theirs: that one goes on too.
+pub(super) fn keep(conn: &Connection, (session, job): (i64, i64), digest: Option<Vec<u8>>) -> Result<()> {
     let Some(digest) = digest else { return Ok(()) };
     engine::query(KEEP).bind(job).bind(digest).run(conn)?;
-    match replaced {
-        // The summaries of a session that this one was forked from keep theirs: that one goes on too.
-        Some(replaced) => engine::query(DROP).bind(session).bind(replaced.0.as_bytes().to_vec()).run(conn),
-        None => Ok(()),
-    }
+    engine::query(DROP_OTHERS).bind(session).bind(job).run(conn)
 }
 
 /// The digest of what the summary of a compaction covers; none if none is kept, or it cannot be read.

@@ -6,16 +6,19 @@ use crate::model::layout::Placement;
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Selection};
-use crate::policy::summary::without_record;
+use crate::policy::summary::{SAID_HEADING, without_record};
 use crate::policy::{LevelPolicy, Policy, Step, Summarize, Summary, attachments, turns};
 use std::borrow::Cow;
 
 /// The text of the active summary, with its attachments, and without what was recorded when it took effect.
-pub(in crate::policy) fn previous(sources: &[SourceMessage]) -> Option<String> {
-    let texts = active_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
-        PartBody::Text(text) => Some(without_record(text)).filter(|text| !text.is_empty()),
-        _ => None,
-    });
+pub fn previous(sources: &[SourceMessage]) -> Option<String> {
+    let texts =
+        active_summary(sources)?.message.parts.iter().enumerate().filter_map(|(index, part)| match &*part.body {
+            // The first one is the writer's own, whatever it begins with.
+            PartBody::Text(text) if index > 0 && text.lines().next() == Some(SAID_HEADING) => None,
+            PartBody::Text(text) => Some(without_record(text)).filter(|text| !text.is_empty()),
+            _ => None,
+        });
     Some(texts.collect::<Vec<_>>().join("\n\n"))
 }
 

@@ -51,6 +51,10 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
     let beside = beside.map(|text| PartBody::Text(text.to_owned()));
     let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, words, &beside);
     assert_eq!(previous(&after).as_deref(), Some("the words\n\n<read-files>\na\n</read-files>\n\na file"));
+    // What a writer begins with the same words is its own, and so is what stands behind a blank line.
+    let words = "# What people said\n- go on\n\n# Record of what happened\n\n- a plan";
+    let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, words, &[]);
+    assert_eq!(previous(&after).as_deref(), Some("# What people said\n- go on\n\n\n- a plan"));
 }
 
 #[test]

@@ -140,6 +140,7 @@ fn disk_span(span: &Span) -> DiskSpan {
             Placement::Edit(target) => DiskSpan { kind: 5, first, last: Some(target) },
             Placement::Retained => DiskSpan { kind: 6, first, last: None },
             Placement::Continuation => DiskSpan { kind: 7, first, last: None },
+            // Only the form of a view has it: no layout does, and none with it is read.
             Placement::Block => DiskSpan { kind: 8, first, last: None },
         },
     }
@@ -172,7 +173,6 @@ fn span(span: DiskSpan) -> Result<Span> {
         5 => placed(Placement::Edit(required("layout", "the target of an edit", span.last)?)),
         6 => placed(Placement::Retained),
         7 => placed(Placement::Continuation),
-        8 => placed(Placement::Block),
         other => return Err(Error::corrupt("layout", format_args!("unknown span {other}"))),
     })
 }
