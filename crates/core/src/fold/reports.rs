@@ -14,6 +14,7 @@ use crate::model::usage::{Usage, UsageDoubt};
 use crate::model::view::SourceMessage;
 use crate::policy::tokens::{self, RunningEstimate};
 use crate::policy::{Policy, UsageCount, overhead};
+use std::cell::LazyCell;
 
 /// Most estimated tokens for a token that a provider counts: repeated letters, long runs of blanks.
 const OVERESTIMATE_MAX: i64 = 4;
@@ -70,8 +71,10 @@ impl Reports {
             newest = source.message.parts.iter().map(|part| part.revision).fold(newest, Revision::max);
             newest
         }));
+        // It is looked for once: a view can begin with any number of messages before the block, or without one.
+        let block_revision = LazyCell::new(|| input.block_revision());
         for index in from..messages.len() {
-            if let Some(report) = self.read(input, index) {
+            if let Some(report) = self.read(input, index, || *block_revision) {
                 self.reports.push(report);
             }
         }
@@ -100,10 +103,10 @@ impl Reports {
         self.newest_parts.partition_point(|newest| *newest <= revision)
     }
 
-    fn read(&self, input: FoldInput<'_>, index: usize) -> Option<Report> {
+    fn read(&self, input: FoldInput<'_>, index: usize, block_revision: impl FnOnce() -> Revision) -> Option<Report> {
         let FoldInput { policy, messages, changed_revision, window } = input;
         let message = &messages[index].message;
-        let (reply, is_current) = reply(policy, index, message, changed_revision, input.block_revision())?;
+        let (reply, is_current) = reply(policy, index, message, changed_revision, block_revision)?;
         let usage = message.finish.usage?;
         let named = message.finish.view.as_ref().map(|view| view.window.context).filter(|context| *context > 0);
         let context = named.unwrap_or(window.context);

@@ -189,7 +189,7 @@ pub(super) fn reply(
     index: usize,
     message: &Message,
     changed_revision: Revision,
-    block_revision: Revision,
+    block_revision: impl FnOnce() -> Revision,
 ) -> Option<(Reply, bool)> {
     let sealed = message.sealed_revision?;
     if message.parts.iter().any(|part| part.body.stands_for_history()) {
@@ -198,7 +198,7 @@ pub(super) fn reply(
     let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
     let (seen, is_current) = match &message.finish.view {
         Some(view) if view.shortened => return None,
-        Some(view) => (view.revision, view.revision >= changed_revision.max(block_revision)),
+        Some(view) => (view.revision, view.revision >= changed_revision.max(block_revision())),
         None => (sealed, changed_revision <= FIRST_REVISION),
     };
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
