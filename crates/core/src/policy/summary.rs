@@ -19,10 +19,12 @@ pub fn without_record(text: &str) -> Cow<'_, str> {
     if !text.contains(RECORD_HEADING) {
         return Cow::Borrowed(text);
     }
+    // It ends with an empty line, and there is one before it.
     let mut in_record = false;
     let keeps = |line: &&str| {
+        let ends = in_record && line.is_empty();
         in_record = *line == RECORD_HEADING || (in_record && line.starts_with("- "));
-        !in_record
+        !in_record && !ends
     };
     let kept: Vec<&str> = text.lines().filter(keeps).collect();
     Cow::Owned(kept.join("\n").trim_end().to_owned())

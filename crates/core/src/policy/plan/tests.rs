@@ -54,7 +54,7 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
     // What a writer begins with the same words is its own, and so is what stands behind a blank line.
     let words = "# What people said\n- go on\n\n# Record of what happened\n\n- a plan";
     let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, words, &[]);
-    assert_eq!(previous(&after).as_deref(), Some("# What people said\n- go on\n\n\n- a plan"));
+    assert_eq!(previous(&after).as_deref(), Some("# What people said\n- go on\n\n- a plan"));
 }
 
 #[test]
