@@ -10,7 +10,7 @@ use longhand::limits;
 use longhand::model::event::EventKind;
 
 const SMALL: usize = 1_000;
-const LARGE: usize = 100_000;
+const LARGE: usize = 20_000;
 
 /// A session with this number of messages, all but the last few covered by a summary; and the number of rows read for
 /// an append below every threshold while the view still showed all messages.
