@@ -17,6 +17,9 @@ const TYPED_SHARE: usize = 60;
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
+/// Part of the rest in which the newest step stays, in its longest form that fits: a quarter.
+const STEP_PART: usize = 4;
+
 /// Share of the rest that facts may fill before other lines compete with them, in percent.
 const FACTS_SHARE: usize = 50;
 
@@ -96,7 +99,7 @@ impl Item {
 
     /// Adds a shorter form, used if the longer ones do not fit.
     pub(super) fn or(mut self, shorter: &str) -> Self {
-        self.shorter.push(text::defuse(shorter));
+        self.shorter.extend(Some(text::defuse(shorter)).filter(|shorter| !shorter.is_empty()));
         self
     }
 
@@ -210,6 +213,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
     let mut selection = Selection::of(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100);
+    selection.newest_step();
     let all = selection.left;
     selection.left = all * FACTS_SHARE / 100;
     let before = selection.left;
@@ -363,6 +367,22 @@ impl<'a> Selection<'a> {
         }
         self.cover(|origin| origin == Origin::TypedPiece);
         self.left = all - (limit - self.left);
+    }
+
+    /// Takes what was done last, in the longest form that fits into its part: the next reader goes on from there, even if
+    /// it adds few words that are new.
+    fn newest_step(&mut self) {
+        let is_step = |candidate: &&Candidate| {
+            let Item { topic, origin, order, .. } = &candidate.item;
+            *topic == Topic::InProgress && *origin == Origin::Fact && matches!(order, Order::At(..))
+        };
+        let steps = self.candidates.iter().filter(is_step).map(|candidate| candidate.item.order);
+        let Some(newest) = steps.max() else { return };
+        let at = self.candidates.iter().position(|one| is_step(&one) && one.item.order == newest).expect("it is there");
+        let item = &self.candidates[at].item;
+        let mut forms = std::iter::once(&item.text).chain(&item.shorter);
+        let form = forms.find(|form| self.cost(at, form) <= self.left / STEP_PART).cloned();
+        form.into_iter().for_each(|form| self.take(at, form));
     }
 
     /// Takes the lines that add most for their length, until none fits.

@@ -221,7 +221,11 @@ impl<'a> LineBuilder<'a> {
         let mut left = SAID_MAX;
         for turn in said {
             let weight = if turn.ends_turn || !acts { ANSWER_WEIGHT } else { REMARK_WEIGHT };
-            for (number, piece) in turn.pieces().into_iter().take(left) {
+            // Where tools change things, what was said long ago is less likely to be so.
+            let weight = if acts { weight * (0.25 + 0.75 * self.record.recency(turn.at)) } else { weight };
+            // What only announces the lines behind it says nothing without them.
+            let says = |piece: &(usize, String)| !piece.1.ends_with([':', '：']);
+            for (number, piece) in turn.pieces().into_iter().filter(says).take(left) {
                 left -= 1;
                 self.quote(Topic::Context, &piece, weight, Order::At(turn.at, number));
             }
@@ -289,9 +293,10 @@ impl<'a> LineBuilder<'a> {
             let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
             if !lines.is_empty() {
                 let item = Item::new(topic, &with_lines(&unlike_facts(&step.words), &lines), score, Order::at(step.at));
-                let short =
-                    with_lines(&unlike_facts(&text::clip(&step.words, DETAIL_MIN)), &self.lines(number, DETAIL_MIN));
-                self.items.push(item.or(&short));
+                // Without a line, a step is an announcement.
+                let short = self.lines(number, DETAIL_MIN);
+                let words = unlike_facts(&text::clip(&step.words, DETAIL_MIN));
+                self.items.push(if short.is_empty() { item } else { item.or(&with_lines(&words, &short)) });
             }
         }
     }
@@ -383,7 +388,9 @@ impl<'a> LineBuilder<'a> {
         if record.stopped_at.is_some() && record.stopped_at >= record.acted_at.max(record.replied_at) {
             self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, Order::Last);
         }
-        if let Some(step) = record.steps.last().filter(|step| self.is_unfinished() && !step.words.is_empty()) {
+        let is_changing = record.steps.len().checked_sub(1).is_some_and(|last| self.by_step.contains_key(&last));
+        let last = record.steps.last().filter(|step| !is_changing && self.is_unfinished() && !step.words.is_empty());
+        if let Some(step) = last {
             self.add(Topic::InProgress, &unlike_facts(&step.words), 2.4, Order::at(step.at));
         }
     }

@@ -55,13 +55,13 @@ impl Turn {
     }
 }
 
-/// The outputs of tools in prose, each with its position and what printed it. Of several that are the same in their first
+/// The outputs of tools in prose, each with its position; a file can be read again. Of several that are the same in their first
 /// line, the last one counts.
 pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
     let mut texts: Vec<(i64, &str)> = Vec::new();
     for entry in &digest.entries {
         if let Body::Call(call) = &entry.body
-            && !matches!(call.usage.kind, Kind::Edit | Kind::Write | Kind::Ask)
+            && !matches!(call.usage.kind, Kind::Read | Kind::Edit | Kind::Write | Kind::Ask)
             && call.usage.command.as_deref().is_none_or(commands::prints_texts)
             && is_prose(&call.output)
         {

@@ -35,6 +35,8 @@ fn assert_well_formed(input: &SummaryInput, text: &str) {
             || line == "No prior history.";
         assert!(line.is_empty() || bullet || numbered || bridge, "{line:?} in\n{text}");
         assert!(!line.chars().any(char::is_control), "{line:?}");
+        let says_something = !["-", "- [x]", "- [ ]"].contains(&line.trim()) && !line.ends_with('→');
+        assert!(says_something, "{line:?} in\n{text}");
     }
     for tag in
         ["</summary>", "<read-files>", "</read-files>", "<modified-files>", "</modified-files>", "<system-reminder>"]
