@@ -12,6 +12,7 @@ mod client;
 mod cluster;
 mod compactions;
 mod completions;
+mod consent;
 mod console;
 mod context;
 mod demo;
@@ -48,16 +49,20 @@ mod run_text;
 mod search;
 mod secrets;
 mod serve;
+mod service;
 mod sessions;
 mod show;
+mod signals;
 pub mod simulate;
 mod socket;
+mod start;
 mod status;
 mod table;
 mod times;
 mod token;
 mod view;
 mod watch;
+mod welcome;
 mod who;
 
 use clap::CommandFactory as _;
@@ -82,6 +87,10 @@ enum Command {
     Serve(serve::Arguments),
     /// Show the daemon on a sample session in a temporary folder
     Demo(demo::Arguments),
+    /// Make the daemon a service of your own systemd, and start it
+    Up(service::UpArguments),
+    /// Stop the service that `up` made, and remove it; sessions stay
+    Down(service::DownArguments),
     /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
     /// Write a session as a file that another daemon imports, as one of pi or Claude Code, as Markdown, or as HTML
@@ -186,6 +195,10 @@ enum Command {
 pub fn parse() -> Result<Cli, ExitCode> {
     <Cli as clap::Parser>::try_parse().map_err(|error| {
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
+        if std::env::args_os().len() == 1 && welcome::is_due() {
+            drop(welcome::greet());
+            return ExitCode::from(code);
+        }
         // A failed write to the terminal cannot be reported anywhere.
         let _ = error.print();
         ExitCode::from(code)
@@ -209,6 +222,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
+        Command::Up(arguments) => service::up(globals, arguments).await,
+        Command::Down(arguments) => service::down(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
         Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,

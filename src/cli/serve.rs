@@ -1,16 +1,14 @@
 //! `longhand serve`: runs the daemon until a signal stops it.
 
 use super::Globals;
+use super::address::Address;
+use super::signals::{INTERRUPTED, Signals};
 use crate::config::{Config, Listen};
 use crate::daemon;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// Exit code of an interrupted process, as shells report it.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -63,8 +61,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     crate::telemetry::start();
     let mut signals = Signals::listen()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let json = globals.json;
-    let serving = daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, json));
+    let (json, store) = (globals.json, store(&config));
+    let serving =
+        daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, &store, json));
     // The first signal asks for a clean stop; the second one ends the process at once.
     let signalled = async {
         signals.next().await;
@@ -77,8 +76,15 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
 }
 
-/// Prints one line with the addresses on which the daemon listens. A failed write is ignored: the reader may be gone.
-fn announce(listening: &daemon::Listening, json: bool) {
+/// Where the sessions are. The URL of a database may have a password.
+fn store(config: &Config) -> String {
+    let folder = config.data_dir.display();
+    if config.database.is_some() { "a PostgreSQL database".to_owned() } else { folder.to_string() }
+}
+
+/// Prints one line with the addresses on which the daemon listens, and for people how to see it. A failed write is
+/// ignored: the reader may be gone.
+fn announce(listening: &daemon::Listening, store: &str, json: bool) {
     // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());
@@ -86,30 +92,19 @@ fn announce(listening: &daemon::Listening, json: bool) {
     let line = if json {
         serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
     } else {
+        let server =
+            if Address::default_socket().to_string() == socket { String::new() } else { format!(" --server {socket}") };
         let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
-        format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "))
+        let line = format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "));
+        match io::stdout().is_terminal() {
+            true => format!(
+                "{line}\nIts store is {store}. In another terminal, `longhand{server} console` shows it in a browser; Ctrl-C stops it."
+            ),
+            false => line,
+        }
     };
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-}
-
-/// The signals that stop a daemon.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => (),
-            _ = self.interrupt.recv() => (),
-        }
-    }
 }
 
 #[cfg(test)]

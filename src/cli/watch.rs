@@ -13,6 +13,7 @@ use crate::pb::subscribe_events_response::Frame;
 use anstyle::Style;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
+use tonic::Streaming;
 
 /// Maximum number of lines that are printed of a text that was not streamed.
 const LINES_MAX: usize = 12;
@@ -35,38 +36,63 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::optional_session(&mut client, arguments.session).await?;
-    let mut page = Page {
-        labels: match (&session, output.columns()) {
-            (Some(_), _) => Labels::None,
-            (None, Some(_)) => Labels::Short,
-            (None, None) => Labels::Whole,
-        },
-        columns: output.columns(),
-        ..Page::default()
-    };
-    let request = pb::SubscribeEventsRequest {
-        session_ids: session.into_iter().collect(),
-        include_deltas: true,
-        include_presence: true,
-        include_content: !output.json(),
-        ..pb::SubscribeEventsRequest::default()
-    };
-    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut following = Following::begin(client, session, &output).await?;
     if output.columns().is_some() {
         failure::note("follows new events; Ctrl-C ends it");
     }
-    while let Some(response) = frames.message().await? {
-        if output.json() {
-            output.message(&response)?;
-        } else {
-            if let Some(Frame::DraftDelta(words)) = &response.frame {
-                find_speaker(&mut client, &mut page, words).await;
-            }
-            print(&mut output, page.pieces(&response))?;
-        }
-        output.flush()?;
+    while let Some(response) = following.next().await? {
+        following.print(&mut output, &response).await?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The new events of one session or of all, as they are printed.
+pub(super) struct Following {
+    client: Client,
+    frames: Streaming<pb::SubscribeEventsResponse>,
+    page: Page,
+}
+
+impl Following {
+    /// Follows from now on.
+    pub(super) async fn begin(mut client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
+        let labels = match (&session, output.columns()) {
+            (Some(_), _) => Labels::None,
+            (None, Some(_)) => Labels::Short,
+            (None, None) => Labels::Whole,
+        };
+        let request = pb::SubscribeEventsRequest {
+            session_ids: session.into_iter().collect(),
+            include_deltas: true,
+            include_presence: true,
+            include_content: !output.json(),
+            ..pb::SubscribeEventsRequest::default()
+        };
+        let frames = client.events.subscribe_events(request).await?.into_inner();
+        Ok(Self { client, frames, page: Page { labels, columns: output.columns(), ..Page::default() } })
+    }
+
+    /// What comes next; none at the end of the stream.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<pb::SubscribeEventsResponse>> {
+        Ok(self.frames.message().await?)
+    }
+
+    /// Prints what came.
+    pub(super) async fn print(
+        &mut self,
+        output: &mut Output,
+        response: &pb::SubscribeEventsResponse,
+    ) -> anyhow::Result<()> {
+        if output.json() {
+            output.message(response)?;
+        } else {
+            if let Some(Frame::DraftDelta(words)) = &response.frame {
+                find_speaker(&mut self.client, &mut self.page, words).await;
+            }
+            print(output, self.page.pieces(response))?;
+        }
+        Ok(output.flush()?)
+    }
 }
 
 /// Finds out who writes a message that was begun before this command.

@@ -1,0 +1,42 @@
+//! What to begin with.
+
+use super::output::{Output, PLAIN};
+use crate::config::Config;
+use std::io;
+
+/// The commands that matter at first, and what they are for.
+const COMMANDS: [(&str, &str); 4] = [
+    ("demo", "two agents at work, to watch; leaves nothing behind"),
+    ("up", "runs the daemon as a service; `serve` runs it in this terminal"),
+    ("import ~/.claude/projects", "reads transcripts of Claude Code, or those of pi in ~/.pi/agent/sessions"),
+    ("console", "prints a link that shows all sessions in a browser"),
+];
+
+/// The program, as it was called.
+pub(super) fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "longhand".to_owned())
+}
+
+/// True on a machine on which nothing of this user's has begun: there is no store, and no daemon is named.
+pub(super) fn is_due() -> bool {
+    let named = ["LONGHAND_SERVER", "LONGHAND_DATABASE"].iter().any(|name| std::env::var_os(name).is_some());
+    !named && !Config::default().data_dir.exists()
+}
+
+/// Prints the commands to begin with.
+pub(super) fn print(output: &mut Output) -> io::Result<()> {
+    let width = COMMANDS.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    COMMANDS.iter().try_for_each(|(command, purpose)| {
+        output.line_beside(&format!("  {} {command:width$}  ", program()), PLAIN, purpose)
+    })
+}
+
+/// Prints the commands to begin with, and where all of them are.
+pub(super) fn greet() -> io::Result<()> {
+    let mut output = Output::new(false, false, clap::ColorChoice::Auto);
+    output.line("Longhand keeps the sessions of agents, and serves the view of each that fits a model's window.")?;
+    output.line("Begin with:")?;
+    print(&mut output)?;
+    output.line(&format!("All commands: {} --help", program()))?;
+    output.flush()
+}
