@@ -4,13 +4,14 @@ use super::address::Address;
 use super::client::{Client, Target};
 use super::failure::{self, Usage};
 use super::output::{Output, indented};
-use super::{Globals, consent, start};
+use super::{Globals, consent};
 use crate::config::Config;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// The unit, as packages have it.
 const PACKAGED: &str = include_str!("../../packaging/longhand.service");
@@ -20,6 +21,10 @@ const PACKAGED_COMMAND: &str = "ExecStart=/usr/bin/longhand serve\n";
 const MARK: &str = "# Written by `longhand up`; `longhand down` removes it.\n";
 /// Name of the unit.
 const NAME: &str = "longhand.service";
+/// Maximum number of attempts to connect to the service's daemon.
+const CALLS_MAX: u32 = 400;
+/// Delay between two attempts.
+const CALL_INTERVAL: Duration = Duration::from_millis(25);
 /// What does the same without systemd.
 const INSTEAD: &str = "`longhand serve` runs the daemon in a terminal, `nohup longhand serve &` in the background";
 /// Variables that `serve` reads, and a service does not have.
@@ -86,9 +91,7 @@ pub(super) async fn up(globals: &Globals, arguments: UpArguments) -> anyhow::Res
         });
         return Err(error);
     }
-    start::answer(&address)
-        .await
-        .context("`journalctl --user --unit longhand` says why the service does not answer")?;
+    answer(&address).await.context("`journalctl --user --unit longhand` says why the service does not answer")?;
     let made = Service {
         unit: file.display().to_string(),
         data_dir: data_dir.display().to_string(),
@@ -183,6 +186,19 @@ fn remove(file: &Path) -> anyhow::Result<()> {
 
 fn reload() -> anyhow::Result<()> {
     systemctl(&["daemon-reload"])
+}
+
+/// Waits until a daemon accepts a connection.
+async fn answer(address: &Address) -> anyhow::Result<()> {
+    let mut calls = 0;
+    loop {
+        calls += 1;
+        match Client::connect(&Target::local(address), "cli").await {
+            Ok(_) => return Ok(()),
+            Err(error) if calls == CALLS_MAX => return Err(error),
+            Err(_) => tokio::time::sleep(CALL_INTERVAL).await,
+        }
+    }
 }
 
 /// Runs the user's `systemctl`; what it says is the error.

@@ -23,10 +23,14 @@ pub(super) fn is_due() -> bool {
     !named && !Config::default().data_dir.exists()
 }
 
-/// Prints the commands to begin with.
-pub(super) fn print(output: &mut Output) -> io::Result<()> {
-    let width = COMMANDS.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
-    COMMANDS.iter().try_for_each(|(command, purpose)| {
+/// Prints the commands that come after the demo.
+pub(super) fn print_next(output: &mut Output) -> io::Result<()> {
+    print(output, &COMMANDS[1..])
+}
+
+fn print(output: &mut Output, commands: &[(&str, &str)]) -> io::Result<()> {
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    commands.iter().try_for_each(|(command, purpose)| {
         output.line_beside(&format!("  {} {command:width$}  ", program()), PLAIN, purpose)
     })
 }
@@ -36,7 +40,7 @@ pub(super) fn greet() -> io::Result<()> {
     let mut output = Output::new(false, false, clap::ColorChoice::Auto);
     output.line("Longhand keeps the sessions of agents, and serves the view of each that fits a model's window.")?;
     output.line("Begin with:")?;
-    print(&mut output)?;
+    print(&mut output, &COMMANDS)?;
     output.line(&format!("All commands: {} --help", program()))?;
     output.flush()
 }

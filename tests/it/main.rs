@@ -39,6 +39,7 @@ mod export;
 mod export_formats;
 mod figures;
 mod files;
+mod first_minute;
 mod formats;
 mod forks;
 mod guards;

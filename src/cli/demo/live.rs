@@ -105,7 +105,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
         output.line(&format!("  {} {server} {command}", welcome::program()))?;
     }
     output.line("And with sessions of your own:")?;
-    welcome::print(output)?;
+    welcome::print_next(output)?;
     Ok(output.flush()?)
 }
 
