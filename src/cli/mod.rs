@@ -27,6 +27,7 @@ mod expand;
 mod export;
 mod failure;
 mod globals;
+mod help;
 mod ids;
 mod import;
 mod json;
@@ -60,12 +61,13 @@ mod status;
 mod table;
 mod times;
 mod token;
+mod tokens;
 mod view;
 mod watch;
 mod welcome;
 mod who;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use client::Client;
 use globals::Globals;
 use std::process::ExitCode;
@@ -122,6 +124,7 @@ enum Command {
     /// Print the original history of a session
     Show(show::Arguments),
     /// Print a session's view for the model
+    #[command(visible_alias = "view")]
     Context(context::Arguments),
     /// Print the originals of an id in a view
     Expand(expand::Arguments),
@@ -193,7 +196,9 @@ enum Command {
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
-    <Cli as clap::Parser>::try_parse().map_err(|error| {
+    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let error = help::advised(error);
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
         if std::env::args_os().len() == 1 && welcome::is_due() {
             drop(welcome::greet());

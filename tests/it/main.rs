@@ -86,6 +86,7 @@ mod search;
 mod secrets;
 mod silent_overflow;
 mod simulate;
+mod slips;
 mod spans;
 mod status;
 mod stopping;

@@ -24,7 +24,7 @@ pub(crate) fn terminal(columns: u16) -> (File, File) {
 }
 
 /// Everything that a command prints on a terminal of this width.
-fn on_terminal(command: &mut Command, columns: u16) -> String {
+pub(crate) fn on_terminal(command: &mut Command, columns: u16) -> String {
     let (mut terminal, programs) = terminal(columns);
     command.stdout(programs.try_clone().expect("the terminal opens")).stderr(programs);
     let mut child = command.spawn().expect("the command starts");
