@@ -1,12 +1,10 @@
 //! What the command line says of itself: its commands in groups, and advice on words that are none of its own.
 
-use super::Cli;
-use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write as _;
 
 /// The commands in the groups in which help lists them.
-const GROUPS: [(&str, &[&str]); 8] = [
+pub(super) const GROUPS: [(&str, &[&str]); 8] = [
     ("Begin", &["demo", "serve", "up", "down", "console", "completions"]),
     ("Sessions", &["create", "sessions", "import", "export", "title", "label", "archive", "fork", "erase"]),
     ("Messages", &["append", "finish", "show", "search", "expand", "edit", "pin", "rewind"]),
@@ -21,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
 ];
 
 /// Words of other programs, and the command that does the same.
-const SYNONYMS: [(&str, &str); 12] = [
+pub(super) const SYNONYMS: [(&str, &str); 12] = [
     ("delete", "erase"),
     ("history", "show"),
     ("list", "sessions"),
@@ -40,8 +38,7 @@ const SYNONYMS: [(&str, &str); 12] = [
 const COLUMNS_MAX: usize = 100;
 
 /// The command line, whose help has its commands in groups.
-pub(super) fn command() -> clap::Command {
-    let mut command = Cli::command();
+pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
     let listed = listed(&command);
     // Only the list of all commands in one is left out.
     for name in GROUPS.iter().flat_map(|(_, names)| *names) {
@@ -94,21 +91,5 @@ pub(super) fn advised(mut error: clap::Error) -> clap::Error {
             error
         }
         _ => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_command_is_in_one_group() {
-        let command = Cli::command();
-        let all: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        assert_eq!(grouped.iter().copied().collect::<BTreeSet<&str>>(), all);
-        assert_eq!(grouped.len(), all.len(), "a command is in two groups");
-        assert!(SYNONYMS.iter().all(|(synonym, command)| all.contains(command) && !all.contains(synonym)));
     }
 }

@@ -196,7 +196,7 @@ enum Command {
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
-    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
         let error = help::advised(error);
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
@@ -285,10 +285,21 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let command = Cli::command();
+        let all: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let grouped: Vec<&str> = help::GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        assert_eq!(grouped.iter().copied().collect::<BTreeSet<&str>>(), all);
+        assert_eq!(grouped.len(), all.len(), "a command is in two groups");
+        assert!(help::SYNONYMS.iter().all(|(synonym, command)| all.contains(command) && !all.contains(synonym)));
     }
 
     #[test]

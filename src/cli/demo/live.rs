@@ -2,7 +2,8 @@
 
 use super::agent::{Agent, Pace};
 use super::daemon::Daemon;
-use super::{sample, wait_until_idle};
+use super::sample;
+use super::watcher::wait_until_idle;
 use crate::cli::client::{Client, Target};
 use crate::cli::output::{HEADING, Output, one_line};
 use crate::cli::watch::Following;

@@ -13,7 +13,7 @@ use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
 use super::signals::{INTERRUPTED, Signals};
 use super::view::{self, View};
-use super::{Client, Globals, compactions};
+use super::{Client, Globals};
 use crate::pb;
 use crate::pb::event::Body;
 use agent::{Agent, AgentRecord};
@@ -36,10 +36,6 @@ const OUTPUT_TOKENS: i64 = 3_000;
 const PRESET: &str = "opencode@seed";
 /// Smaller limits for the prune.
 const POLICY_OVERRIDE: &str = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
-/// Maximum number of checks for the end of the last compaction.
-const SETTLE_TRIES: u32 = 400;
-/// Delay between two checks.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Timeout for the agents and the compactions that they cause.
 const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of messages of a view that are shown at its beginning, and at its end.
@@ -189,7 +185,7 @@ async fn play(
     let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
     let working = async {
         let played = tokio::try_join!(terminal.play(sample::TERMINAL), editor.play(sample::EDITOR))?;
-        let revision = wait_until_idle(client, session_id).await?;
+        let revision = watcher::wait_until_idle(client, session_id).await?;
         last.send_replace(Some(revision));
         anyhow::Ok(played)
     };
@@ -197,18 +193,6 @@ async fn play(
     let ((terminal, editor), watched) =
         tokio::time::timeout(PLAY_TIMEOUT, playing).await.context("the agents did not come to an end")??;
     Ok(([terminal, editor], watched))
-}
-
-/// Waits until no compaction is pending. Returns the session's revision then.
-async fn wait_until_idle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
-    for _ in 0..SETTLE_TRIES {
-        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
-            let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
-            return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
-        }
-        tokio::time::sleep(SETTLE_INTERVAL).await;
-    }
-    anyhow::bail!("a compaction does not end")
 }
 
 /// Shows the view before the first compaction, and after it.
