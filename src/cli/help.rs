@@ -60,15 +60,22 @@ fn listed(command: &clap::Command) -> String {
         // Writing to a text does not fail.
         let _ = writeln!(listed, "{heading}{title}:{heading:#}");
         for name in names {
-            let about = command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
+            let about = command.find_subcommand(name).map(said).unwrap_or_default();
             let margin = " ".repeat(width);
             let options = textwrap::Options::new(columns).subsequent_indent(&margin);
-            let line = format!("  {name:0$}{1}", width - 2, about.unwrap_or_default());
+            let line = format!("  {name:0$}{1}", width - 2, about);
             let _ = writeln!(listed, "{}", textwrap::fill(&line, options));
         }
         listed.push('\n');
     }
     listed
+}
+
+/// What a command does, and its other names.
+fn said(command: &clap::Command) -> String {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let aliases: Vec<&str> = command.get_visible_aliases().collect();
+    if aliases.is_empty() { about } else { format!("{about}; also `{}`", aliases.join("`, `")) }
 }
 
 /// An error with better advice: the command that a word of others means, and the option that given ones go with.

@@ -38,7 +38,8 @@ fn print(output: &mut Output, commands: &[(&str, &str)]) -> io::Result<()> {
 /// Prints the commands to begin with, and where all of them are.
 pub(super) fn greet() -> io::Result<()> {
     let mut output = Output::new(false, false, clap::ColorChoice::Auto);
-    output.line("Longhand keeps the sessions of agents, and serves the view of each that fits a model's window.")?;
+    let purpose = "Longhand keeps the sessions of agents, and serves the view of each that fits a model's window.";
+    output.wrapped_line(purpose, "")?;
     output.line("Begin with:")?;
     print(&mut output, &COMMANDS)?;
     output.line(&format!("All commands: {} --help", program()))?;
