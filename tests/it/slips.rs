@@ -45,6 +45,7 @@ fn help_has_the_commands_in_groups() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let headings: Vec<&str> = text.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
     assert!(headings.starts_with(&["Begin:", "Sessions:", "Messages:"]), "{text}");
+    assert!(!headings.contains(&"Commands:"), "{text}");
     assert_eq!(headings[headings.len() - 2..], ["Options:", "Options of every command:"], "{text}");
     assert!(text.contains("\n  context      Print a session's view for the model; also `view`\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
