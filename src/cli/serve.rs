@@ -2,11 +2,11 @@
 
 use super::Globals;
 use super::address::Address;
+use super::output::Output;
 use super::signals::{INTERRUPTED, Signals};
 use crate::config::{Config, Listen};
 use crate::daemon;
 use serde::Serialize;
-use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -61,9 +61,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     crate::telemetry::start();
     let mut signals = Signals::listen()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let (json, store) = (globals.json, store(&config));
-    let serving =
-        daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, &store, json));
+    let (output, store) = (globals.output(), store(&config));
+    // A failed write is ignored: the reader may be gone.
+    let announced = |listening: &daemon::Listening| drop(announce(output, listening, &store));
+    let serving = daemon::run(config, async { drop(stopped.await) }, announced);
     // The first signal asks for a clean stop; the second one ends the process at once.
     let signalled = async {
         signals.next().await;
@@ -82,29 +83,26 @@ fn store(config: &Config) -> String {
     if config.database.is_some() { "a PostgreSQL database".to_owned() } else { folder.to_string() }
 }
 
-/// Prints one line with the addresses on which the daemon listens, and for people how to see it. A failed write is
-/// ignored: the reader may be gone.
-fn announce(listening: &daemon::Listening, store: &str, json: bool) {
+/// Prints one line with the addresses on which the daemon listens, and for people how to see it.
+fn announce(mut output: Output, listening: &daemon::Listening, store: &str) -> anyhow::Result<()> {
     // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());
     let tcp = listening.tcp.clone();
-    let line = if json {
-        serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
-    } else {
-        let server =
-            if Address::default_socket().to_string() == socket { String::new() } else { format!(" --server {socket}") };
-        let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
-        let line = format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "));
-        match io::stdout().is_terminal() {
-            true => format!(
-                "{line}\nIts store is {store}. In another terminal, `longhand{server} console` shows it in a browser; Ctrl-C stops it."
-            ),
-            false => line,
-        }
-    };
-    let mut stdout = io::stdout();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if output.json() {
+        output.value(&Announcement { socket, tcp })?;
+        return Ok(output.flush()?);
+    }
+    let is_default = Address::default_socket().to_string() == socket;
+    let server = if is_default { String::new() } else { format!(" --server {socket}") };
+    let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
+    let line = format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "));
+    output.wrapped_line(&line, "")?;
+    if output.columns().is_some() {
+        let how = format!("In another terminal, `longhand{server} console` shows it in a browser; Ctrl-C stops it.");
+        output.wrapped_line(&format!("Its store is {store}. {how}"), "")?;
+    }
+    Ok(output.flush()?)
 }
 
 #[cfg(test)]

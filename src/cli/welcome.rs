@@ -12,9 +12,13 @@ const COMMANDS: [(&str, &str); 4] = [
     ("console", "prints a link that shows all sessions in a browser"),
 ];
 
-/// The program, as it was called.
+/// The program, as it was called; what is below the home directory is shorter with `~`.
 pub(super) fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "longhand".to_owned())
+    let called = std::env::args().next().unwrap_or_else(|| "longhand".to_owned());
+    let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
+    let below =
+        home.and_then(|home| Some(format!("~{}", called.strip_prefix(&home).filter(|rest| rest.starts_with('/'))?)));
+    below.unwrap_or(called)
 }
 
 /// True on a machine on which nothing of this user's has begun: there is no store, and no daemon is named.

@@ -167,6 +167,20 @@ fn without_a_command_and_a_store_there_are_four_to_begin_with() {
 }
 
 #[test]
+fn a_daemon_on_a_terminal_says_where_it_is_and_how_to_see_it() {
+    let home = tempfile::tempdir().expect("a folder");
+    for (data_dir, console) in [("data/longhand", "`longhand console`"), ("other", "`longhand --server unix:")] {
+        let data_dir = home.path().join(data_dir);
+        let mut command = longhand(home.path());
+        let (mut child, person) = typed(command.arg("serve").arg("--data-dir").arg(&data_dir), "");
+        let text = until(&mut BufReader::new(person).lines(), "stops").replace('\n', " ");
+        assert!(text.contains(&format!("Its store is {}.", data_dir.display())) && text.contains(console), "{text}");
+        kill_process_group(Pid::from_child(&child), Signal::INT).expect("it runs");
+        assert!(child.wait().expect("it ends").success(), "{text}");
+    }
+}
+
+#[test]
 fn the_console_offers_to_start_a_daemon() {
     let home = tempfile::tempdir().expect("a folder");
     let console = || {
