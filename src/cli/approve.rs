@@ -1,17 +1,19 @@
 //! `longhand approve`: questions of agents, and their answers.
 
-use super::failure::note_secrets;
+use super::failure::{Usage, note_secrets};
 use super::output::{Output, one_line, shorten};
 use super::pages::{self, PAGE_SIZE};
 use super::prompt::done;
 use super::table::{Column, Table};
 use super::times::seconds;
-use super::{Globals, ids};
+use super::{Client, Globals, ids};
 use crate::pb;
 use std::process::ExitCode;
 
 /// Maximum width of a question on a line, in characters.
 const WORDS_WIDTH: usize = 80;
+/// Prefix of the ids of questions.
+const PREFIX: &str = "apr_";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -35,11 +37,9 @@ enum Command {
     Answer {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
-        /// Question, as `longhand approve list` prints it
-        approval: String,
-        /// Choice
-        #[arg(required_unless_present = "text")]
-        choice: Option<String>,
+        /// Question, as `longhand approve list` prints it, if several wait; and the choice, unless a text is the answer
+        #[arg(value_names = ["QUESTION", "CHOICE"], num_args = 0..=2)]
+        answer: Vec<String>,
         /// Text, if the question accepts one
         #[arg(long, default_value = "")]
         text: String,
@@ -48,8 +48,8 @@ enum Command {
     Withdraw {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
-        /// Question, as `longhand approve list` prints it
-        approval: String,
+        /// Question, as `longhand approve list` prints it; default: the only one that waits
+        approval: Option<String>,
     },
 }
 
@@ -88,15 +88,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     match arguments.command {
         Command::List { session, all } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let approvals = pages::all(async |page_token| {
-                let session_id = session_id.clone();
-                let request =
-                    pb::ListApprovalsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, page_token };
-                let page = client.approvals.list_approvals(request).await?.into_inner();
-                Ok((page.approvals, page.next_page_token))
-            })
-            .await?;
-            print(&mut output, &approvals)?;
+            print(&mut output, &list(&mut client, &session_id, all).await?)?;
         }
         Command::Ask(asked) => {
             let session_id = ids::session(&mut client, &asked.session).await?;
@@ -108,23 +100,59 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let said = if approval.end.is_some() { line(&approval) } else { approval.approval_id };
             output.answer(&answered, &said)?;
         }
-        Command::Answer { session, approval, choice, text } => {
+        Command::Answer { session, answer, text } => {
+            let (approval, choice) = named(answer, !text.is_empty())?;
             let session_id = ids::session(&mut client, &session).await?;
-            let request =
-                pb::AnswerApprovalRequest { session_id, approval_id: approval, choice, text, ..Default::default() };
+            let approval_id = approval_or_only(&mut client, &session_id, approval).await?;
+            let request = pb::AnswerApprovalRequest { session_id, approval_id, choice, text, ..Default::default() };
             let answered = client.approvals.answer_approval(request).await?.into_inner();
             note_secrets(&answered.secret_findings);
             output.answer(&answered, &line(&answered.approval.clone().unwrap_or_default()))?;
         }
         Command::Withdraw { session, approval } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let request = pb::WithdrawApprovalRequest { session_id, approval_id: approval, request_id: String::new() };
+            let approval_id = approval_or_only(&mut client, &session_id, approval).await?;
+            let request = pb::WithdrawApprovalRequest { session_id, approval_id, request_id: String::new() };
             let withdrawn = client.approvals.withdraw_approval(request).await?.into_inner();
             output.answer(&withdrawn, &done("withdrawn", withdrawn.revision))?;
         }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The questions of a session that wait, or all.
+async fn list(client: &mut Client, session_id: &str, include_ended: bool) -> anyhow::Result<Vec<pb::Approval>> {
+    pages::all(async |page_token| {
+        let session_id = session_id.to_owned();
+        let request = pb::ListApprovalsRequest { session_id, include_ended, page_size: PAGE_SIZE, page_token };
+        let page = client.approvals.list_approvals(request).await?.into_inner();
+        Ok((page.approvals, page.next_page_token))
+    })
+    .await
+}
+
+/// The question and the choice that an answer names; the choice may be missing beside a text.
+fn named(answer: Vec<String>, has_text: bool) -> Result<(Option<String>, Option<String>), Usage> {
+    let (mut ids, mut choices): (Vec<_>, Vec<_>) = answer.into_iter().partition(|word| word.starts_with(PREFIX));
+    if ids.len() > 1 || choices.len() > 1 || (choices.is_empty() && !has_text) {
+        return Err(Usage(format!("an answer is [QUESTION] CHOICE or --text TEXT; a question begins with {PREFIX}")));
+    }
+    Ok((ids.pop(), choices.pop()))
+}
+
+/// The named question; without a name, the only one that waits.
+async fn approval_or_only(client: &mut Client, session_id: &str, named: Option<String>) -> anyhow::Result<String> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let mut waiting = list(client, session_id, false).await?;
+    let ids: Vec<&str> = waiting.iter().map(|approval| approval.approval_id.as_str()).collect();
+    match ids.len() {
+        1 => Ok(waiting.remove(0).approval_id),
+        0 => Err(Usage("no question waits there".to_owned()).into()),
+        _ => Err(Usage(format!("several questions wait, of which one must be named: {}", ids.join(", "))).into()),
+    }
 }
 
 fn question(asked: AskArguments) -> pb::Question {

@@ -6,6 +6,7 @@ use super::client::Client;
 use super::failure::{self, Usage};
 use super::policy_file::Choice;
 use super::provider_format::ProviderFormat;
+use super::tokens::tokens;
 use super::{Globals, ids, json};
 use crate::interop::provider::received;
 use crate::limits;
@@ -36,10 +37,10 @@ pub(super) struct CreateArguments {
     #[arg(long = "override", value_name = "JSON", default_value = "")]
     policy_override: String,
     /// Model window, in tokens; default: that of the model, or unknown, without automatic compactions
-    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = tokens)]
     window: i64,
     /// Maximum output of one reply, in tokens
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     max_output: Option<i64>,
     /// Name of the model, whose limits the daemon's table of models has
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -204,14 +205,12 @@ pub(super) struct PinArguments {
 
 /// The text of an argument, or of standard input without its last line break.
 pub(super) fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
-    if let Some(text) = text {
-        return Ok(text);
-    }
-    if std::io::stdin().is_terminal() {
+    let is_given = text.is_some();
+    if !is_given && std::io::stdin().is_terminal() {
         failure::note("reads the text from standard input; Ctrl-D ends it");
     }
-    let mut input = read(Path::new("-"))?;
-    if input.ends_with('\n') {
+    let mut input = text.map_or_else(|| read(Path::new("-")), Ok)?;
+    if !is_given && input.ends_with('\n') {
         input.pop();
     }
     if input.is_empty() {

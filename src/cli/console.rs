@@ -1,15 +1,16 @@
 //! `longhand console`: a link that opens the console in a browser, once.
 
-use super::Globals;
 use super::address::{self, Address};
-use super::client::Client;
+use super::client::{Client, Unreachable};
+use super::{Globals, consent, failure, start};
+use crate::config::Config;
 use crate::daemon;
 use crate::model::access::Scope;
 use crate::pb;
 use crate::pb::scopes;
 use anyhow::Context as _;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -49,6 +50,10 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let address = address::or_default(globals.server.as_deref())?;
+    let mut client = match globals.client().await {
+        Err(error) if globals.server.is_none() && error.is::<Unreachable>() => start_daemon(globals, error).await?,
+        client => client?,
+    };
     let base = base(&address)?;
     let request = pb::CreateConsoleLinkRequest {
         principal: arguments.principal.unwrap_or_default(),
@@ -58,7 +63,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         root_session_id: arguments.session,
         session_timeout: arguments.hours.map(|hours| prost_types::Duration { seconds: hours * 3_600, nanos: 0 }),
     };
-    let created = globals.client().await?.access.create_console_link(request).await?.into_inner();
+    let created = client.access.create_console_link(request).await?.into_inner();
     let link = format!("{base}{}", created.path);
     let mut output = globals.output();
     if output.json() {
@@ -71,6 +76,22 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         eprintln!("No browser could be started: open the link yourself, within two minutes.");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the daemon that does not answer, if a person wants it.
+async fn start_daemon(globals: &Globals, unreachable: anyhow::Error) -> anyhow::Result<Client> {
+    let can_be_asked = consent::can_be_asked() && io::stderr().is_terminal();
+    if !can_be_asked || !consent::is_given("no daemon runs: start one in the background?")? {
+        return Err(unreachable);
+    }
+    let data_dir = Config::default().data_dir;
+    let daemon = start::daemon(&data_dir, true).await?;
+    let (id, log) = (daemon.id().unwrap_or_default(), start::log_path(&data_dir));
+    failure::note(&format!(
+        "It runs until `kill {id}`, and its log is {}; `longhand up` makes it a service.",
+        log.display()
+    ));
+    globals.client().await
 }
 
 /// A link to the console of a daemon of this user.

@@ -3,6 +3,7 @@
 use super::message_text::{part_lines, role};
 use super::output::{HEADING, Output, context_usage, count, hex, over_window_text, word};
 use super::provider_format::ProviderFormat;
+use super::tokens::tokens;
 use super::{Globals, ids, view};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
@@ -10,6 +11,10 @@ use std::io;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "With --json, a view is several documents, one a line: `header`, then `messages` as often as it takes, \
+    then `end`. With --format it is one."
+)]
 pub(super) struct Arguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
@@ -17,13 +22,13 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "REVISION")]
     as_of: Option<i64>,
     /// Model window, in tokens; default: the session's
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     window: Option<i64>,
     /// Maximum length of a reply, in tokens
-    #[arg(long, value_name = "TOKENS", requires = "window")]
+    #[arg(long, value_name = "TOKENS", requires = "window", value_parser = tokens)]
     max_output: Option<i64>,
     /// Overhead of the request beside the view, such as descriptions of tools, in tokens
-    #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0)]
+    #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0, value_parser = tokens)]
     overhead: i64,
     /// Wait for the pending compaction if the view exceeds the window
     #[arg(long, conflicts_with = "shorten")]

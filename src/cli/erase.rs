@@ -2,10 +2,9 @@
 
 use super::failure::Usage;
 use super::output::count;
-use super::{Globals, ids};
+use super::{Globals, consent, ids};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
-use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -115,16 +114,11 @@ fn what(erased: &pb::EraseContentResponse) -> String {
 
 /// Asks a person; an error without a terminal, or if the answer is not yes.
 pub(super) fn confirm(question: &str) -> anyhow::Result<()> {
-    if !io::stdin().is_terminal() {
+    if !consent::can_be_asked() {
         return Err(Usage("nobody can be asked here: --yes erases without a question".to_owned()).into());
     }
-    let mut stderr = io::stderr();
-    write!(stderr, "{question} [y/N] ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Usage("nothing was erased".to_owned()).into()),
+    match consent::is_given(question)? {
+        true => Ok(()),
+        false => Err(Usage("nothing was erased".to_owned()).into()),
     }
 }

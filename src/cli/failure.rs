@@ -36,10 +36,17 @@ pub(super) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit_code(error))
 }
 
-/// Writes an escaped line to standard error. A failed write is ignored, because it cannot be reported anywhere.
+/// Writes an escaped line to standard error, which a terminal gets wrapped at words. A failed write is ignored, because
+/// it cannot be reported anywhere.
 pub(super) fn note(text: &str) {
-    use io::Write;
-    let _ = writeln!(io::stderr(), "{}", escape::line(text));
+    use io::{IsTerminal as _, Write as _};
+    let mut stderr = io::stderr();
+    let mut text = escape::line(text);
+    if let Some((columns, _)) = terminal_size::terminal_size_of(&stderr).filter(|_| stderr.is_terminal()) {
+        let options = textwrap::Options::new(usize::from(columns.0)).break_words(false);
+        text = textwrap::fill(&text, options).into();
+    }
+    let _ = writeln!(stderr, "{text}");
 }
 
 /// Says on standard error that a model's limits are unknown, if they are.

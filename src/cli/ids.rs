@@ -94,7 +94,11 @@ pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<
         Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => status,
         Err(status) => return Err(status.into()),
     };
-    let Some(digits) = abbreviation(named) else { return Err(missing.into()) };
+    let Some(digits) = abbreviation(named) else {
+        let is_short = named.len() < DIGITS_MIN && named.bytes().all(|letter| letter.is_ascii_hexdigit());
+        let too_few = || Usage(format!("{named:?} is too little of an id: it takes at least {DIGITS_MIN} digits"));
+        return Err(if is_short { too_few().into() } else { missing.into() });
+    };
     let mut candidates = candidates(client, digits).await?;
     match candidates.len() {
         0 => Err(missing.into()),

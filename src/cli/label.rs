@@ -1,6 +1,7 @@
 //! `longhand label`: adds labels to a session, removes them, or prints them.
 
 use super::Globals;
+use super::failure::note;
 use super::ids;
 use crate::pb;
 use std::process::ExitCode;
@@ -53,6 +54,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let labels = changed.map(|session| session.labels).unwrap_or_default();
     match output.json() {
         true => output.value(&labels)?,
+        false if labels.is_empty() => note("it has no labels"),
         false => labels.iter().try_for_each(|label| output.line(label))?,
     }
     output.flush()?;

@@ -12,6 +12,7 @@ mod client;
 mod cluster;
 mod compactions;
 mod completions;
+mod consent;
 mod console;
 mod context;
 mod demo;
@@ -26,6 +27,7 @@ mod expand;
 mod export;
 mod failure;
 mod globals;
+mod help;
 mod ids;
 mod import;
 mod json;
@@ -48,19 +50,24 @@ mod run_text;
 mod search;
 mod secrets;
 mod serve;
+mod service;
 mod sessions;
 mod show;
+mod signals;
 pub mod simulate;
 mod socket;
+mod start;
 mod status;
 mod table;
 mod times;
 mod token;
+mod tokens;
 mod view;
 mod watch;
+mod welcome;
 mod who;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use client::Client;
 use globals::Globals;
 use std::process::ExitCode;
@@ -82,6 +89,10 @@ enum Command {
     Serve(serve::Arguments),
     /// Show the daemon on a sample session in a temporary folder
     Demo(demo::Arguments),
+    /// Make the daemon a service of your own systemd, and start it
+    Up(service::UpArguments),
+    /// Stop the service that `up` made, and remove it; sessions stay
+    Down(service::DownArguments),
     /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
     /// Write a session as a file that another daemon imports, as one of pi or Claude Code, as Markdown, or as HTML
@@ -113,6 +124,7 @@ enum Command {
     /// Print the original history of a session
     Show(show::Arguments),
     /// Print a session's view for the model
+    #[command(visible_alias = "view")]
     Context(context::Arguments),
     /// Print the originals of an id in a view
     Expand(expand::Arguments),
@@ -184,8 +196,14 @@ enum Command {
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
-    <Cli as clap::Parser>::try_parse().map_err(|error| {
+    let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let error = help::advised(error);
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
+        if std::env::args_os().len() == 1 && welcome::is_due() {
+            drop(welcome::greet());
+            return ExitCode::from(code);
+        }
         // A failed write to the terminal cannot be reported anywhere.
         let _ = error.print();
         ExitCode::from(code)
@@ -209,6 +227,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
+        Command::Up(arguments) => service::up(globals, arguments).await,
+        Command::Down(arguments) => service::down(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
         Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,
@@ -265,10 +285,21 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let command = Cli::command();
+        let all: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let grouped: Vec<&str> = help::GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        assert_eq!(grouped.iter().copied().collect::<BTreeSet<&str>>(), all);
+        assert_eq!(grouped.len(), all.len(), "a command is in two groups");
+        assert!(help::SYNONYMS.iter().all(|(synonym, command)| all.contains(command) && !all.contains(synonym)));
     }
 
     #[test]

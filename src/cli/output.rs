@@ -61,11 +61,6 @@ impl Output {
         self.json
     }
 
-    /// True if the output has styles.
-    pub(super) fn is_styled(&self) -> bool {
-        self.styled
-    }
-
     /// Width of the terminal; none if standard output is no terminal, and nothing is shortened.
     pub(super) fn columns(&self) -> Option<usize> {
         self.columns

@@ -59,7 +59,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let presets = match globals.client().await {
+    let mut presets = match globals.client().await {
         Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest::default()).await?.into_inner().presets,
         Err(error) if error.is::<Unreachable>() => compiled_in()?,
         Err(error) => return Err(error),
@@ -75,7 +75,11 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             if output.json() { output.value(&difference)? } else { difference.print(&mut output)? }
         }
         None if output.json() => presets.iter().try_for_each(|preset| output.message(preset))?,
-        None => table(&presets).print(&mut output)?,
+        None => {
+            // Those of one agent stay in their order, of which the last is what a name without a version means.
+            presets.sort_by(|a, b| agent(a).cmp(agent(b)));
+            table(&presets).print(&mut output)?;
+        }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -98,6 +102,11 @@ fn compiled_in() -> anyhow::Result<Vec<pb::Preset>> {
         })
     };
     presets::all().iter().map(listed).collect()
+}
+
+/// The name of a preset without its version.
+fn agent(preset: &pb::Preset) -> &str {
+    preset.name.split('@').next().unwrap_or_default()
 }
 
 /// The preset with this full name; for a name without a version, the last listed version.

@@ -1,11 +1,11 @@
 //! `longhand run`: who answers in a session, and what that waits for.
 
-use super::failure::note_secrets;
+use super::failure::{Usage, note_secrets};
 use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
 use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
 use super::times::{Times, seconds};
-use super::{Globals, ids, prompt};
+use super::{Client, Globals, ids, prompt};
 use crate::pb;
 use crate::pb::watch_run_response::Frame;
 use std::process::ExitCode;
@@ -46,8 +46,8 @@ enum Command {
     Renew {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
-        /// Number of the run
-        epoch: i64,
+        /// Number of the run; default: whichever is active
+        epoch: Option<i64>,
         /// Seconds after which the run is lost unless it is renewed again
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         lease: i64,
@@ -56,8 +56,8 @@ enum Command {
     Release {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
-        /// Number of the run
-        epoch: i64,
+        /// Number of the run; default: whichever is active
+        epoch: Option<i64>,
         /// Say that it failed, and why
         #[arg(long, value_name = "TEXT")]
         failure: Option<String>,
@@ -116,12 +116,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::Renew { session, epoch, lease } => {
             let session_id = ids::session(&mut client, &session).await?;
+            let epoch = epoch_or_active(&mut client, &session_id, epoch).await?;
             let request = pb::RenewRunRequest { session_id, epoch, lease_timeout: Some(seconds(lease)) };
             let renewed = client.runs.renew_run(request).await?.into_inner();
             print(&mut output, &renewed.run.into_iter().collect::<Vec<_>>())?;
         }
         Command::Release { session, epoch, failure } => {
             let session_id = ids::session(&mut client, &session).await?;
+            let epoch = epoch_or_active(&mut client, &session_id, epoch).await?;
             let request = pb::ReleaseRunRequest { session_id, epoch, failure, request_id: String::new() };
             let released = client.runs.release_run(request).await?.into_inner();
             note_secrets(&released.secret_findings);
@@ -145,6 +147,16 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The given number of a run; that of the active one if none is given.
+async fn epoch_or_active(client: &mut Client, session_id: &str, given: Option<i64>) -> anyhow::Result<i64> {
+    if let Some(epoch) = given {
+        return Ok(epoch);
+    }
+    let request = pb::GetRunRequest { session_id: session_id.to_owned() };
+    let run = client.runs.get_run(request).await?.into_inner().run.filter(|run| run.end.is_none());
+    Ok(run.ok_or_else(|| Usage("no run is active there".to_owned()))?.epoch)
 }
 
 /// Prints what happens in a session.

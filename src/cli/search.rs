@@ -162,16 +162,10 @@ fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times, why: 
     let (style, state) = state(hit, ids);
     output.styled_line(&[(HEADING, head), (PLAIN, role), (PLAIN, "  ".to_owned()), (style, state)])?;
     let pieces = hit.snippet.as_ref().map(marked).unwrap_or_default();
-    // Without colours, brackets mark what matches.
-    let is_styled = output.is_styled();
+    // Colours alone mark what matches: another mark would read as a part of the text.
+    let style = |matches| if matches { PENDING.bold() } else { PLAIN };
     let mut line = vec![(PLAIN, "    ".to_owned())];
-    for (matches, text) in pieces {
-        match (matches, is_styled) {
-            (true, true) => line.push((PENDING.bold(), text)),
-            (true, false) => line.push((PLAIN, format!("[{text}]"))),
-            (false, _) => line.push((PLAIN, text)),
-        }
-    }
+    line.extend(pieces.into_iter().map(|(matches, text)| (style(matches), text)));
     line.push((DIMMED, format!("  {}", hit.message_id)));
     output.styled_line(&line)?;
     match hit.rank.as_ref().filter(|_| why) {

@@ -1,16 +1,14 @@
 //! `longhand serve`: runs the daemon until a signal stops it.
 
 use super::Globals;
+use super::address::Address;
+use super::output::Output;
+use super::signals::{INTERRUPTED, Signals};
 use crate::config::{Config, Listen};
 use crate::daemon;
 use serde::Serialize;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// Exit code of an interrupted process, as shells report it.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -63,8 +61,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     crate::telemetry::start();
     let mut signals = Signals::listen()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let json = globals.json;
-    let serving = daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, json));
+    let (output, store) = (globals.output(), store(&config));
+    // A failed write is ignored: the reader may be gone.
+    let announced = |listening: &daemon::Listening| drop(announce(output, listening, &store));
+    let serving = daemon::run(config, async { drop(stopped.await) }, announced);
     // The first signal asks for a clean stop; the second one ends the process at once.
     let signalled = async {
         signals.next().await;
@@ -77,39 +77,32 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
 }
 
-/// Prints one line with the addresses on which the daemon listens. A failed write is ignored: the reader may be gone.
-fn announce(listening: &daemon::Listening, json: bool) {
+/// Where the sessions are. The URL of a database may have a password.
+fn store(config: &Config) -> String {
+    let folder = config.data_dir.display();
+    if config.database.is_some() { "a PostgreSQL database".to_owned() } else { folder.to_string() }
+}
+
+/// Prints one line with the addresses on which the daemon listens, and for people how to see it.
+fn announce(mut output: Output, listening: &daemon::Listening, store: &str) -> anyhow::Result<()> {
     // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());
     let tcp = listening.tcp.clone();
-    let line = if json {
-        serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
-    } else {
-        let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
-        format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "))
-    };
-    let mut stdout = io::stdout();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-}
-
-/// The signals that stop a daemon.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    if output.json() {
+        output.value(&Announcement { socket, tcp })?;
+        return Ok(output.flush()?);
     }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => (),
-            _ = self.interrupt.recv() => (),
-        }
+    let is_default = Address::default_socket().to_string() == socket;
+    let server = if is_default { String::new() } else { format!(" --server {socket}") };
+    let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
+    let line = format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "));
+    output.wrapped_line(&line, "")?;
+    if output.columns().is_some() {
+        let how = format!("In another terminal, `longhand{server} console` shows it in a browser; Ctrl-C stops it.");
+        output.wrapped_line(&format!("Its store is {store}. {how}"), "")?;
     }
+    Ok(output.flush()?)
 }
 
 #[cfg(test)]

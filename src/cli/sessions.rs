@@ -2,6 +2,7 @@
 
 use super::Globals;
 use super::client::Client;
+use super::failure::note;
 use super::ids::{self, Ids};
 use super::output::{Output, dollars, one_line};
 use super::table::{Column, Table};
@@ -14,6 +15,8 @@ use std::process::ExitCode;
 
 /// Sessions requested per page.
 const PAGE_SIZE: i32 = 200;
+/// Number of sessions that a terminal shows without a limit.
+const SHOWN_DEFAULT: usize = 50;
 
 /// The order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -175,24 +178,30 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         view: view.into(),
         include_page_tokens: false,
     };
-    let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+    // A page of a terminal; in a pipe nothing is left out.
+    let most = if output.columns().is_some() && !output.json() { SHOWN_DEFAULT } else { usize::MAX };
+    let most = limit.map_or(most, |limit| limit as usize);
     let (mut sessions, mut listed) = (Vec::new(), 0);
-    loop {
+    let has_more = loop {
         let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
-        let chosen: Vec<pb::Session> = page.sessions.into_iter().take(limit - listed).collect();
+        let has_more = page.sessions.len() > most - listed || !page.next_page_token.is_empty();
+        let chosen: Vec<pb::Session> = page.sessions.into_iter().take(most - listed).collect();
         listed += chosen.len();
         if output.json() {
             chosen.iter().try_for_each(|session| output.message(session))?;
         } else {
             sessions.extend(chosen);
         }
-        if page.next_page_token.is_empty() || listed == limit {
-            break;
+        if !has_more || listed == most {
+            break has_more;
         }
         request.page_token = page.next_page_token;
-    }
+    };
     if !output.json() {
         print(&mut output, &sessions)?;
+        if has_more && limit.is_none() {
+            note(&format!("more sessions: --limit COUNT prints more than {most}"));
+        }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)

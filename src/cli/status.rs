@@ -83,7 +83,8 @@ async fn provider_compaction(client: &mut Client, session_id: String) -> Option<
 }
 
 fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {
-    lines.iter().try_for_each(|(what, value)| output.line(&format!("{what:<16}{value}")))
+    let margin = " ".repeat(16);
+    lines.iter().try_for_each(|(what, value)| output.wrapped_line(&format!("{what:<16}{value}"), &margin))
 }
 
 fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {

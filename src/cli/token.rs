@@ -15,6 +15,9 @@ use std::process::ExitCode;
 /// Placeholder for a missing value.
 const ABSENT: &str = "-";
 
+/// Prefix of the ids of access tokens.
+const PREFIX: &str = "tok_";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -29,8 +32,8 @@ enum Command {
     List,
     /// Revoke an access token: calls with it are refused from now on, and its streams end
     Revoke {
-        /// Id of the access token, as `longhand token list` prints it
-        id: String,
+        /// Id of the access token, as `longhand token list` prints it, or the principal, if it has one valid token only
+        token: String,
     },
 }
 
@@ -59,7 +62,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     match arguments.command {
         Command::Create(arguments) => create(globals, arguments).await,
         Command::List => list(globals).await,
-        Command::Revoke { id } => revoke(globals, id).await,
+        Command::Revoke { token } => revoke(globals, token).await,
     }
 }
 
@@ -141,9 +144,21 @@ async fn list(globals: &Globals) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn revoke(globals: &Globals, id: String) -> anyhow::Result<ExitCode> {
-    let request = pb::RevokeAccessTokenRequest { access_token_id: id };
-    let revoked = globals.client().await?.access.revoke_access_token(request).await?.into_inner();
+async fn revoke(globals: &Globals, token: String) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut ids = Vec::new();
+    if !token.starts_with(PREFIX) {
+        let listed = client.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
+        let of_principal = |one: &pb::AccessToken| one.principal == token && one.revoke_time.is_none();
+        ids.extend(listed.access_tokens.into_iter().filter(of_principal).map(|one| one.access_token_id));
+    }
+    if ids.len() > 1 {
+        return Err(
+            Usage(format!("{token:?} has several tokens, of which one must be named: {}", ids.join(", "))).into()
+        );
+    }
+    let request = pb::RevokeAccessTokenRequest { access_token_id: ids.pop().unwrap_or(token) };
+    let revoked = client.access.revoke_access_token(request).await?.into_inner();
     let mut output = globals.output();
     if output.json() {
         output.message(&revoked)?;

@@ -13,6 +13,7 @@ use crate::pb::subscribe_events_response::Frame;
 use anstyle::Style;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
+use tonic::Streaming;
 
 /// Maximum number of lines that are printed of a text that was not streamed.
 const LINES_MAX: usize = 12;
@@ -24,6 +25,8 @@ const WIDTH_MIN: usize = 20;
 const REMEMBERED_MAX: usize = 10_000;
 /// Indentation of further lines of a text, so that none of them passes for another line of this command.
 const MARGIN: &str = "\n    ";
+/// Columns of that indentation.
+const MARGIN_COLUMNS: usize = 4;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -35,38 +38,63 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::optional_session(&mut client, arguments.session).await?;
-    let mut page = Page {
-        labels: match (&session, output.columns()) {
-            (Some(_), _) => Labels::None,
-            (None, Some(_)) => Labels::Short,
-            (None, None) => Labels::Whole,
-        },
-        columns: output.columns(),
-        ..Page::default()
-    };
-    let request = pb::SubscribeEventsRequest {
-        session_ids: session.into_iter().collect(),
-        include_deltas: true,
-        include_presence: true,
-        include_content: !output.json(),
-        ..pb::SubscribeEventsRequest::default()
-    };
-    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut following = Following::begin(client, session, &output).await?;
     if output.columns().is_some() {
         failure::note("follows new events; Ctrl-C ends it");
     }
-    while let Some(response) = frames.message().await? {
-        if output.json() {
-            output.message(&response)?;
-        } else {
-            if let Some(Frame::DraftDelta(words)) = &response.frame {
-                find_speaker(&mut client, &mut page, words).await;
-            }
-            print(&mut output, page.pieces(&response))?;
-        }
-        output.flush()?;
+    while let Some(response) = following.next().await? {
+        following.print(&mut output, &response).await?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The new events of one session or of all, as they are printed.
+pub(super) struct Following {
+    client: Client,
+    frames: Streaming<pb::SubscribeEventsResponse>,
+    page: Page,
+}
+
+impl Following {
+    /// Follows from now on.
+    pub(super) async fn begin(mut client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
+        let labels = match (&session, output.columns()) {
+            (Some(_), _) => Labels::None,
+            (None, Some(_)) => Labels::Short,
+            (None, None) => Labels::Whole,
+        };
+        let request = pb::SubscribeEventsRequest {
+            session_ids: session.into_iter().collect(),
+            include_deltas: true,
+            include_presence: true,
+            include_content: !output.json(),
+            ..pb::SubscribeEventsRequest::default()
+        };
+        let frames = client.events.subscribe_events(request).await?.into_inner();
+        Ok(Self { client, frames, page: Page { labels, columns: output.columns(), ..Page::default() } })
+    }
+
+    /// What comes next; none at the end of the stream.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<pb::SubscribeEventsResponse>> {
+        Ok(self.frames.message().await?)
+    }
+
+    /// Prints what came.
+    pub(super) async fn print(
+        &mut self,
+        output: &mut Output,
+        response: &pb::SubscribeEventsResponse,
+    ) -> anyhow::Result<()> {
+        if output.json() {
+            output.message(response)?;
+        } else {
+            if let Some(Frame::DraftDelta(words)) = &response.frame {
+                find_speaker(&mut self.client, &mut self.page, words).await;
+            }
+            print(output, self.page.pieces(response))?;
+        }
+        Ok(output.flush()?)
+    }
 }
 
 /// Finds out who writes a message that was begun before this command.
@@ -128,6 +156,8 @@ struct Speaking {
     source: String,
     /// Byte offset up to which the words are printed.
     end: i64,
+    /// Column behind them.
+    column: usize,
 }
 
 /// State of the printed output on which later frames depend.
@@ -202,7 +232,7 @@ impl Page {
         (source, offset, delta): (&str, i64, &str),
     ) -> Vec<Piece> {
         let printed = match &self.speaking {
-            Some(speaking) if speaking.source == source && offset > 0 => Some(speaking.end),
+            Some(speaking) if speaking.source == source && offset > 0 => Some((speaking.end, speaking.column)),
             Some(_) | None => None,
         };
         if delta.is_empty() {
@@ -216,12 +246,15 @@ impl Page {
             pieces.extend(self.lead(session, None));
             pieces.push(Piece::Own(HEADING, format!("{speaker}: ")));
         }
-        if offset > printed.unwrap_or(0) {
+        let (end, mut column) = printed.unwrap_or_else(|| (0, lead_columns(&pieces)));
+        if offset > end {
             pieces.push(Piece::Own(DIMMED, "[…]".to_owned()));
+            column += width("[…]");
         }
-        pieces.push(Piece::Foreign(style, delta.to_owned()));
+        let (folded, column) = folded(delta, column, self.columns);
+        pieces.push(Piece::Foreign(style, folded));
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        self.speaking = Some(Speaking { source: source.to_owned(), end });
+        self.speaking = Some(Speaking { source: source.to_owned(), end, column });
         pieces
     }
 
@@ -297,8 +330,11 @@ impl Page {
     }
 
     fn part(&mut self, event: &pb::Event, speaker: &str, part: &pb::Part, body: &PartBody) -> Vec<Piece> {
+        let (lead, columns) = (self.lead_width(event), self.columns);
         let named = |name: &str, style: Style, text: String| {
-            vec![Piece::Own(HEADING, format!("{name}: ")), Piece::Foreign(style, text)]
+            let name = format!("{name}: ");
+            let (text, _) = folded(&text, lead + width(&name), columns);
+            vec![Piece::Own(HEADING, name), Piece::Foreign(style, text)]
         };
         let pieces = match body {
             PartBody::Text(text) => named(speaker, PLAIN, beginning(&text.text)),
@@ -340,12 +376,34 @@ impl Page {
 
     /// Columns of the beginning of a line.
     fn lead_width(&self, event: &pb::Event) -> usize {
-        let own = |piece: &Piece| match piece {
-            Piece::Own(_, text) | Piece::Foreign(_, text) => width(text),
-            Piece::End => 0,
-        };
-        self.lead(&event.session_id, None).iter().map(own).sum()
+        lead_columns(&self.lead(&event.session_id, None))
     }
+}
+
+/// Columns of the pieces on one line.
+fn lead_columns(pieces: &[Piece]) -> usize {
+    let columns = |piece: &Piece| match piece {
+        Piece::Own(_, text) | Piece::Foreign(_, text) => width(text),
+        Piece::End => 0,
+    };
+    pieces.iter().map(columns).sum()
+}
+
+/// A text that begins in this column, with a line break before each word that would leave the terminal, and the column
+/// behind it.
+fn folded(text: &str, mut column: usize, columns: Option<usize>) -> (String, usize) {
+    let Some(columns) = columns else { return (text.to_owned(), column) };
+    let mut folded = String::with_capacity(text.len());
+    for word in text.split_inclusive([' ', '\n']) {
+        let word_columns = width(word.trim_end_matches('\n'));
+        if column + word_columns > columns && column > MARGIN_COLUMNS {
+            folded.push('\n');
+            column = MARGIN_COLUMNS;
+        }
+        folded.push_str(word);
+        column = if word.ends_with('\n') { MARGIN_COLUMNS } else { column + word_columns };
+    }
+    (folded, column)
 }
 
 /// The first lines of a text.
@@ -398,6 +456,25 @@ mod tests {
             delta: delta.into(),
             ..pb::DraftDelta::default()
         })
+    }
+
+    #[test]
+    fn words_stay_whole_on_a_terminal() {
+        let mut page = Page { columns: Some(30), ..Page::default() };
+        let printed =
+            print(&mut page, vec![summary(0, "the tide "), summary(9, "turns at "), summary(18, "noon\nin Brest")]);
+        assert_eq!(printed, "          summary by strong: \n    the tide turns at noon\n    in Brest");
+        for (text, column, expected) in [
+            ("one two", 23, ("one two", 30)),
+            ("one two", 24, ("one \ntwo", 7)),
+            ("a\nb", 29, ("a\nb", 5)),
+            ("muchlongerthanaterminalofthirty end", 4, ("muchlongerthanaterminalofthirty \nend", 7)),
+            ("潮汐表", 26, ("\n潮汐表", 10)),
+        ] {
+            let (folded, column) = folded(text, column, Some(30));
+            assert_eq!((folded.as_str(), column), expected, "{text:?}");
+        }
+        assert_eq!(folded("one two", 29, None).0, "one two");
     }
 
     fn text(part_id: &str, text: &str) -> pb::Part {

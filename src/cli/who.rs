@@ -1,5 +1,6 @@
 //! `longhand who`: who is at work in a session.
 
+use super::failure::note;
 use super::output::{one_line, word};
 use super::{Globals, ids};
 use crate::pb;
@@ -19,6 +20,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if output.json() {
         output.message(&who)?;
     } else {
+        if who.presences.is_empty() && who.run.is_none() {
+            note("nobody is at work there");
+        }
         for present in &who.presences {
             output.line(&line(present))?;
         }

@@ -213,16 +213,6 @@ fn the_demo_succeeds() {
 }
 
 #[test]
-fn a_demo_in_the_console_ends_with_its_data() {
-    let home = tempfile::tempdir().expect("a folder");
-    for other in ["--keep", "--json"] {
-        let output = longhand(home.path()).args(["demo", "--console", other]).output().expect("it runs");
-        let refused = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && refused.contains("cannot be used with"), "{other}: {refused}");
-    }
-}
-
-#[test]
 fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("session.jsonl");

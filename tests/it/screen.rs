@@ -5,13 +5,14 @@ use regex::Regex;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Everything that a command prints on a terminal of this width.
-fn on_terminal(command: &mut Command, columns: u16) -> String {
+/// A terminal of this width: the end of the person, and that of programs.
+pub(crate) fn terminal(columns: u16) -> (File, File) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");
@@ -19,16 +20,19 @@ fn on_terminal(command: &mut Command, columns: u16) -> String {
     tcsetwinsize(&terminal, size).expect("a size");
     let name = ptsname(&terminal, Vec::new()).expect("a name");
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
-    let open = || std::fs::File::options().read(true).write(true).open(path).expect("the terminal opens");
-    let (output, errors) = (open(), open());
-    command.stdout(output).stderr(errors);
+    (File::from(terminal), File::options().read(true).write(true).open(path).expect("the terminal opens"))
+}
+
+/// Everything that a command prints on a terminal of this width.
+pub(crate) fn on_terminal(command: &mut Command, columns: u16) -> String {
+    let (mut terminal, programs) = terminal(columns);
+    command.stdout(programs.try_clone().expect("the terminal opens")).stderr(programs);
     let mut child = command.spawn().expect("the command starts");
     // The command still holds the other end of the terminal; the read ends when it has ended.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bytes = Vec::new();
-    let mut reader = std::fs::File::from(terminal);
     // The end of a terminal is an error.
-    drop(reader.read_to_end(&mut bytes));
+    drop(terminal.read_to_end(&mut bytes));
     assert!(child.wait().expect("the command ends").success(), "{}", String::from_utf8_lossy(&bytes));
     String::from_utf8(bytes).expect("UTF-8").replace("\r\n", "\n")
 }

@@ -186,7 +186,7 @@ fn a_search_prints_what_matches_and_whether_the_view_shows_it() {
     assert_eq!(of_user[0]["messageId"], first.as_str());
     assert_eq!(of_user[0]["snippet"]["matches"][0]["offsetBytes"], "21");
     let text = daemon.text(&["search", "deploy", "vault seven"]);
-    assert!(text.contains("The [deploy] key is in [vault seven]."), "{text}");
+    assert!(text.contains("The deploy key is in vault seven."), "{text}");
     assert!(text.contains("user (text)") && text.contains("in view") && text.contains(&first), "{text}");
     daemon.text(&["rewind", &session, "--all"]);
     let text = daemon.text(&["search", "deploy"]);

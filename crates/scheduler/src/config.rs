@@ -278,9 +278,14 @@ impl FromStr for Listen {
         match text {
             "free" => Ok(Self::Free),
             "off" => Ok(Self::Off),
-            address => address.parse().map(Self::Address).map_err(|_| {
-                format!("{text:?} is no address: an IP address with a port, such as 127.0.0.1:4747, or free, or off")
-            }),
+            address => {
+                let address = address.replacen("localhost:", "127.0.0.1:", 1);
+                address.parse().map(Self::Address).map_err(|_| {
+                    format!(
+                        "{text:?} is no address: an IP address with a port, such as 127.0.0.1:4747, or free, or off"
+                    )
+                })
+            }
         }
     }
 }

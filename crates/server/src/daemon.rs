@@ -123,7 +123,7 @@ pub async fn run_with(
     if let (Some(url), Some(address)) = (&listening.tcp, address) {
         owner::write_url(&config.data_dir, url, address.port());
     }
-    tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
+    tracing::info!(socket = %listening.socket.display(), tcp = listening.tcp, "listening");
     ready(&listening);
 
     shutdown.await;

@@ -12,8 +12,12 @@ use std::time::Duration;
 const WAIT_SECONDS: i64 = 20;
 /// Characters per token, by which the fictitious model counts its replies.
 const CHARACTERS_PER_TOKEN: usize = 4;
-/// Words that an agent with a pace writes between two acts.
+/// Words that an agent with a pace writes in the time between two acts.
 const WORDS_A_PACE: u32 = 12;
+/// Part of the time of the agents that people have for an answer: a quarter.
+const ANSWER_SHARE: u32 = 4;
+/// Minimum time for an answer that the daemon accepts.
+const ANSWER_TIME_MIN: Duration = Duration::from_secs(1);
 /// Lease of a run: more than a turn takes at any pace of the demo.
 const RUN_SECONDS: i64 = 120;
 /// Reason of the refusal of a run while another one goes on.
@@ -28,6 +32,27 @@ pub(super) struct AgentRecord {
     pub(super) views: Vec<View>,
 }
 
+/// Speed of agents that people watch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Time between two acts.
+    act: Duration,
+    /// Time that people have for an answer.
+    answer: Duration,
+}
+
+impl Pace {
+    /// The pace at which agents that take turns are done after about this time.
+    pub(super) fn of(time: Duration, agents: &[&[Turn]]) -> Self {
+        let words = |turn: &Turn| turn.conclusion.split_inclusive(' ').count() as u32;
+        // The last act of a turn is to let the other one begin.
+        let acts = |turn: &Turn| turn.steps.len() as u32 + words(turn) / WORDS_A_PACE + 1;
+        let acts: u32 = agents.iter().flat_map(|turns| *turns).map(acts).sum();
+        let answer = time / ANSWER_SHARE;
+        Self { act: (time - answer) / acts.max(1), answer: answer.max(ANSWER_TIME_MIN) }
+    }
+}
+
 /// An agent at a front end.
 pub(super) struct Agent {
     name: &'static str,
@@ -35,8 +60,8 @@ pub(super) struct Agent {
     session_id: String,
     held: View,
     played: AgentRecord,
-    /// Time between two acts; none for as fast as it can.
-    pace: Option<Duration>,
+    /// Its speed; none for as fast as it can.
+    pace: Option<Pace>,
 }
 
 impl Agent {
@@ -53,7 +78,7 @@ impl Agent {
     }
 
     /// The same agent, which takes its time.
-    pub(super) fn at_pace(self, pace: Duration) -> Self {
+    pub(super) fn at_pace(self, pace: Pace) -> Self {
         Self { pace: Some(pace), ..self }
     }
 
@@ -73,7 +98,7 @@ impl Agent {
             let request = pb::ReleaseRunRequest { session_id, epoch, ..pb::ReleaseRunRequest::default() };
             self.client.runs.release_run(request).await?;
             // The other one may be next.
-            tokio::time::sleep(self.pace.unwrap_or_default()).await;
+            self.pause().await;
         }
         Ok(())
     }
@@ -90,7 +115,7 @@ impl Agent {
             match self.client.runs.acquire_run(request).await {
                 Ok(acquired) => return Ok(acquired.into_inner().run.map(|run| run.epoch)),
                 Err(status) if failure::reason(&status).as_deref() == Some(RUN_ACTIVE) => {
-                    tokio::time::sleep(pace).await;
+                    tokio::time::sleep(pace.act).await;
                 }
                 Err(status) => return Err(status.into()),
             }
@@ -117,8 +142,26 @@ impl Agent {
         call.finish = Some(self.ask(pb::FinishReason::ToolCalls, &call).await?);
         self.append(call).await?;
         self.pause().await;
-        let result = sample::result(self.next_id(), &id, step);
+        let is_allowed = self.is_allowed(&id, step).await?;
+        let result = sample::result(self.next_id(), &id, step, is_allowed);
         self.append(result).await
+    }
+
+    /// With a pace, there are people who are asked, if the step has a question: waits for their answer.
+    async fn is_allowed(&mut self, call_of: &str, step: &Step) -> anyhow::Result<bool> {
+        let (Some(pace), Some(question)) = (self.pace, step.question) else { return Ok(true) };
+        let session_id = self.session_id.clone();
+        let question = Some(sample::question(question, call_of, step, pace.answer));
+        let request = pb::RequestApprovalRequest { session_id: session_id.clone(), question, ..Default::default() };
+        let asked = self.client.approvals.request_approval(request).await?.into_inner().approval.unwrap_or_default();
+        let request = pb::GetApprovalRequest { session_id, approval_id: asked.approval_id };
+        loop {
+            let answered = self.client.approvals.get_approval(request.clone()).await?.into_inner().approval;
+            if let Some(end) = answered.and_then(|approval| approval.end) {
+                return Ok(end.choice.as_deref() == Some(sample::ALLOWED));
+            }
+            tokio::time::sleep(pace.act).await;
+        }
     }
 
     /// Writes the last reply of a turn as models do: opens it first, then appends the parts.
@@ -145,7 +188,7 @@ impl Agent {
     }
 
     /// Writes a text word by word, as a model does.
-    async fn speak(&mut self, message_id: &str, text: &str, pace: Duration) -> anyhow::Result<()> {
+    async fn speak(&mut self, message_id: &str, text: &str, pace: Pace) -> anyhow::Result<()> {
         let mut offset_bytes = 0;
         for word in text.split_inclusive(' ') {
             let request = pb::AppendDraftRequest {
@@ -157,14 +200,14 @@ impl Agent {
                 ..pb::AppendDraftRequest::default()
             };
             offset_bytes = self.client.messages.append_draft(request).await?.into_inner().length_bytes;
-            tokio::time::sleep(pace / WORDS_A_PACE).await;
+            tokio::time::sleep(pace.act / WORDS_A_PACE).await;
         }
         Ok(())
     }
 
     async fn pause(&self) {
         if let Some(pace) = self.pace {
-            tokio::time::sleep(pace).await;
+            tokio::time::sleep(pace.act).await;
         }
     }
 

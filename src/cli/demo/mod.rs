@@ -11,8 +11,9 @@ use super::client::Target;
 use super::context::{heading, headline};
 use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
+use super::signals::{INTERRUPTED, Signals};
 use super::view::{self, View};
-use super::{Client, Globals, compactions};
+use super::{Client, Globals};
 use crate::pb;
 use crate::pb::event::Body;
 use agent::{Agent, AgentRecord};
@@ -20,8 +21,10 @@ use anyhow::Context;
 use checks::Check;
 use daemon::Daemon;
 use serde::Serialize;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use watcher::Watched;
 
@@ -33,10 +36,6 @@ const OUTPUT_TOKENS: i64 = 3_000;
 const PRESET: &str = "opencode@seed";
 /// Smaller limits for the prune.
 const POLICY_OVERRIDE: &str = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
-/// Maximum number of checks for the end of the last compaction.
-const SETTLE_TRIES: u32 = 400;
-/// Delay between two checks.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Timeout for the agents and the compactions that they cause.
 const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of messages of a view that are shown at its beginning, and at its end.
@@ -48,12 +47,25 @@ const SUMMARY_LINES: usize = 24;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Leave the daemon running
+    /// Leave the daemon running, after the checks
     #[arg(long)]
     keep: bool,
-    /// Print a link to the console, and let the agents work slowly enough to be watched there
-    #[arg(long, conflicts_with_all = ["json", "keep"])]
-    console: bool,
+    /// Let the agents work slowly enough to be watched, here and in the console; default: on a terminal
+    #[arg(long, conflicts_with_all = ["json", "keep", "checks"])]
+    live: bool,
+    /// Let the agents work as fast as they can, and check the result; default: without a terminal
+    #[arg(long)]
+    checks: bool,
+    /// Time in which the agents that are watched do their work, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+}
+
+impl Arguments {
+    /// True if people watch.
+    fn is_live(&self, globals: &Globals) -> bool {
+        self.live || !(self.checks || self.keep || globals.json) && std::io::stdout().is_terminal()
+    }
 }
 
 /// Result of the demo, as JSON.
@@ -66,13 +78,36 @@ struct DemoResult<'a> {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    // The daemon is in a group of its own, so that a signal to the demo must not end it before the daemon.
+    let mut signals = Signals::listen()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let interrupted = async {
+        tokio::select! {
+            () = signals.next() => (),
+            _ = hangup.recv() => (),
+        }
+    };
     let daemon = Daemon::start(arguments.keep).await?;
     let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
     let session = create_session(&mut client).await?;
-    let session_id = session.session_id.as_str();
-    if arguments.console {
-        return live::run(globals, daemon, session_id).await;
+    if arguments.is_live(globals) {
+        let time = Duration::from_secs(arguments.seconds);
+        return live::run(globals, daemon, &session.session_id, time, interrupted).await;
     }
+    tokio::select! {
+        checked = check(globals, daemon, client, &session.session_id, arguments.keep) => checked,
+        () = interrupted => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// Plays the sample as fast as it goes, and checks what came of it.
+async fn check(
+    globals: &Globals,
+    daemon: Daemon,
+    mut client: Client,
+    session_id: &str,
+    keep: bool,
+) -> anyhow::Result<ExitCode> {
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
     let (played, watched) = play(&daemon, &mut client, session_id, output).await?;
@@ -87,8 +122,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         checks::integrity(&mut client).await?,
     ];
     let server = daemon.address.to_string();
-    let kept = if arguments.keep { farewell(&daemon, session_id) } else { Vec::new() };
-    if !arguments.keep {
+    let kept = if keep { farewell(&daemon, session_id) } else { Vec::new() };
+    if !keep {
         drop(client);
         checks.push(checks::stopped(daemon.stop().await?));
     }
@@ -150,7 +185,7 @@ async fn play(
     let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
     let working = async {
         let played = tokio::try_join!(terminal.play(sample::TERMINAL), editor.play(sample::EDITOR))?;
-        let revision = wait_until_idle(client, session_id).await?;
+        let revision = watcher::wait_until_idle(client, session_id).await?;
         last.send_replace(Some(revision));
         anyhow::Ok(played)
     };
@@ -158,18 +193,6 @@ async fn play(
     let ((terminal, editor), watched) =
         tokio::time::timeout(PLAY_TIMEOUT, playing).await.context("the agents did not come to an end")??;
     Ok(([terminal, editor], watched))
-}
-
-/// Waits until no compaction is pending. Returns the session's revision then.
-async fn wait_until_idle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
-    for _ in 0..SETTLE_TRIES {
-        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
-            let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
-            return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
-        }
-        tokio::time::sleep(SETTLE_INTERVAL).await;
-    }
-    anyhow::bail!("a compaction does not end")
 }
 
 /// Shows the view before the first compaction, and after it.

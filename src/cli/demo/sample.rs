@@ -3,9 +3,13 @@
 //! The program, `tidewater`, predicts tides. It does not exist, and neither do its tools: their long outputs are
 //! generated from their names, the same ones in every run.
 
+use crate::cli::times::seconds;
 use crate::pb;
 use crate::pb::part::Body;
+use std::time::Duration;
 
+/// Choice by which people allow the use of a tool.
+pub(super) const ALLOWED: &str = "yes";
 /// Model that the sample's agents report.
 const MODEL: &str = "sample-model";
 
@@ -20,6 +24,8 @@ pub(super) struct Turn {
 pub(super) struct Step {
     pub(super) says: &'static str,
     pub(super) work: Work,
+    /// Question to people before the tool is used.
+    pub(super) question: Option<&'static str>,
 }
 
 /// Use of a tool; the numbers are lines.
@@ -33,7 +39,7 @@ pub(super) enum Work {
 use Work::{Read, Search, Test, Write};
 
 const fn step(says: &'static str, work: Work) -> Step {
-    Step { says, work }
+    Step { says, work, question: None }
 }
 
 /// The turns of the agent in the terminal.
@@ -139,12 +145,15 @@ pub(super) const EDITOR: &[Turn] = &[
             ),
         ],
         conclusion: "The renderer asks the database now. tests/golden/brest.txt differs at line 14 because the \
-            old output was wrong there; please confirm before I bless it.",
+            old output was wrong there; I ask before I bless it.",
     },
     Turn {
-        request: "Confirmed, bless it. Then write tests for the night the clocks change, both directions.",
+        request: "Good. Then write tests for the night the clocks change, both directions.",
         steps: &[
-            step("The new golden file first.", Write("tests/golden/brest.txt", 54)),
+            Step {
+                question: Some("Overwrite tests/golden/brest.txt? Its line 14 was an hour off."),
+                ..step("The new golden file first.", Write("tests/golden/brest.txt", 54))
+            },
             step("Both nights, three zones.", Write("tests/clock_change.rs", 64)),
             step("Run them.", Test("clock_change", None)),
         ],
@@ -314,9 +323,27 @@ pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
     pb::NewMessage { model: MODEL.to_owned(), ..reply }
 }
 
-/// Result of the tool call in the reply `call_of`.
-pub(super) fn result(client_id: String, call_of: &str, step: &Step) -> pb::NewMessage {
-    let (output, status) = step.work.output();
+/// Question before the tool call in the reply `call_of` is made; without an answer in time, it is.
+pub(super) fn question(text: &str, call_of: &str, step: &Step, answer_timeout: Duration) -> pb::Question {
+    let choice = |id: &str, label: &str| pb::Choice { id: id.to_owned(), label: label.to_owned() };
+    pb::Question {
+        text: text.to_owned(),
+        tool: step.work.tool().to_owned(),
+        call_id: format!("call:{call_of}"),
+        input_json: Some(step.work.input_json()),
+        choices: vec![choice(ALLOWED, "Yes"), choice("no", "No")],
+        default_choice: Some(ALLOWED.to_owned()),
+        answer_timeout: Some(seconds(answer_timeout.as_secs() as i64)),
+        ..pb::Question::default()
+    }
+}
+
+/// Result of the tool call in the reply `call_of`, which people may have refused.
+pub(super) fn result(client_id: String, call_of: &str, step: &Step, is_allowed: bool) -> pb::NewMessage {
+    let (output, status) = match is_allowed {
+        true => step.work.output(),
+        false => ("refused by the user".to_owned(), pb::ToolResultStatus::Error),
+    };
     let result = pb::ToolResultPart {
         call_id: format!("call:{call_of}"),
         status: status.into(),
@@ -348,7 +375,7 @@ mod tests {
     fn a_result_answers_its_call() {
         let step = &TERMINAL[1].steps[2];
         let call = call("terminal:1".into(), step);
-        let result = result("terminal:2".into(), "terminal:1", step);
+        let result = result("terminal:2".into(), "terminal:1", step, true);
         let Some(Body::ToolCall(call)) = &call.parts[1].body else { panic!("no call: {call:?}") };
         let Some(Body::ToolResult(result)) = &result.parts[0].body else { panic!("no result: {result:?}") };
         assert_eq!(call.call_id, result.call_id);

@@ -1,6 +1,7 @@
 //! User interface of the demo: follows the session's events, and prints those that a user interface shows.
 
 use crate::cli::client::Client;
+use crate::cli::compactions;
 use crate::cli::detail::Detail;
 use crate::cli::event_text::sentence;
 use crate::cli::output::{Output, time_of_day};
@@ -8,7 +9,13 @@ use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// Maximum number of checks for the end of the last compaction.
+const SETTLE_TRIES: u32 = 400;
+/// Delay between two checks.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Events that the watcher received.
 pub(super) struct Watched {
@@ -53,6 +60,18 @@ pub(super) async fn follow(
         }
         output.flush()?;
     }
+}
+
+/// Waits until no compaction is pending. Returns the session's revision then.
+pub(super) async fn wait_until_idle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
+    for _ in 0..SETTLE_TRIES {
+        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
+            let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
+            return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
+        }
+        tokio::time::sleep(SETTLE_INTERVAL).await;
+    }
+    anyhow::bail!("a compaction does not end")
 }
 
 /// Number of compactions that started and have not ended.

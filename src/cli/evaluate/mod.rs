@@ -8,6 +8,7 @@ use super::Globals;
 use super::failure::note;
 use super::progress::Progress;
 use super::simulate::{chosen, entries, main_model};
+use super::tokens::some_tokens;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::interop::{self, Entry, Options, Transcript};
@@ -42,10 +43,10 @@ pub(super) struct Arguments {
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
     /// Model window for the threshold of a preset, in tokens
-    #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = some_tokens)]
     window: i64,
     /// Maximum length of a reply, in tokens; default: unknown
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = some_tokens)]
     max_output: Option<i64>,
     /// Size of the summaries, in tokens of four characters; may be repeated; default: the size of the transcript's own
     /// summary, or else the preset's

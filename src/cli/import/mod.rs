@@ -14,6 +14,7 @@ use super::Globals;
 use super::failure::{self, Usage, note};
 use super::policy_file::Choice;
 use super::times;
+use super::tokens::tokens;
 use crate::clock::Clock;
 use crate::model::ids::client_id_defect;
 use anyhow::Context;
@@ -45,10 +46,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PRESET", default_value = "", hide_default_value = true)]
     preset: String,
     /// Model window, in tokens; default: that of the model of the newest reply, if it is known
-    #[arg(long, value_name = "TOKENS", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, hide_default_value = true, value_parser = tokens)]
     window: i64,
     /// Maximum length of a reply, in tokens
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     max_output: Option<i64>,
     /// Write nothing if a line or a file has an error
     #[arg(long)]

@@ -160,7 +160,7 @@ impl Report {
         if output.json() {
             output.value(self)?;
         } else {
-            self.lines().iter().try_for_each(|line| output.line(line))?;
+            self.lines().iter().try_for_each(|line| output.wrapped_line(line, "  "))?;
         }
         Ok(output.flush()?)
     }

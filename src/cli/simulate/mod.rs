@@ -7,6 +7,7 @@ use super::Globals;
 use super::failure::{Usage, note};
 use super::policy_file;
 use super::progress::Progress;
+use super::tokens::some_tokens;
 use crate::interop::{self, Entry, Options, Transcript};
 use crate::limits;
 use crate::model::usage::ModelWindow;
@@ -26,10 +27,10 @@ pub(super) struct Arguments {
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
     /// Model window, in tokens
-    #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = some_tokens)]
     window: i64,
     /// Maximum length of a reply, in tokens; default: unknown
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = some_tokens)]
     max_output: Option<i64>,
     /// Overhead of every request beside the messages, such as a system prompt and descriptions of tools, in tokens; the
     /// usage in the transcript includes it already

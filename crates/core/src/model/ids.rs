@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// Error for a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {prefix}… id")]
+#[error("{text:?} is no id: one of this kind begins with {prefix}")]
 pub struct ParseIdError {
     /// The prefix the id should have had.
     pub prefix: &'static str,

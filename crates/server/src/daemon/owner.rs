@@ -58,8 +58,9 @@ fn read(path: &Path) -> io::Result<Result<String, String>> {
     if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & OTHERS != 0 {
         let mode = found.mode() & 0o777;
         return Ok(Err(format!(
-            "others may read it (uid {}, mode {mode:o}): it must be the daemon's alone",
-            found.uid()
+            "others may read it (uid {}, mode {mode:o}): it must be the daemon's alone: chmod 600 {}",
+            found.uid(),
+            path.display()
         )));
     }
     let mut text = String::new();
