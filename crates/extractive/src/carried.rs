@@ -2,7 +2,7 @@
 //! history touched.
 
 use super::claims::{self, Evidence};
-use super::compose::{self, Budget, Form};
+use super::compose::{self, Budget, Form, Order};
 use super::digest::Digest;
 use super::file_lists::{self, file_lists};
 use super::lines;
@@ -10,9 +10,11 @@ use super::record::Record;
 use super::statements;
 use super::text;
 use super::write::NAME;
+use longhand_core::model::Revision;
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::summary::{RECORD_HEADING, SAID_HEADING, SummaryInput, SummaryOutput};
 use longhand_core::policy::{Contradictions, Counting, Section, Summary, Topic, files};
+use std::collections::HashMap;
 
 /// Share of the budget for the record under a policy that asks for corrections, in percent.
 const RECORD_SHARE: i64 = 10;
@@ -65,7 +67,7 @@ pub fn may_quote(output: &SummaryOutput, rules: &Summary) -> bool {
 
 /// The record of all messages of the evidence, as the policy asks for it.
 fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
-    what_happened(&evidence.digest(), &input.counting, record_tokens(input))
+    what_happened(&evidence.digest().with_words(&input.words), &input.counting, record_tokens(input))
 }
 
 /// The record of what happened, from the results of tools alone, in at most so many tokens: the last outcome of each
@@ -88,14 +90,21 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
 }
 
 /// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody typed
-/// anything, or there is no room for it.
-pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> String {
+/// anything, or there is no room for it. With the message of each line.
+pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (String, Vec<Revision>) {
     let budget = Budget::of(counting, tokens);
     let turns = statements::turns(digest);
     let mut record = Record::default();
     record.read(digest, &turns);
     let sections = [Section::new(SAID_HEADING, Topic::Goal)];
-    compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()))
+    let (text, places) =
+        compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()));
+    let by_index: HashMap<i64, Revision> = digest.entries.iter().map(|entry| (entry.at, entry.revision)).collect();
+    let message = |place: Order| match place {
+        Order::At(at, _) => by_index.get(&at).copied().unwrap_or_default(),
+        Order::First | Order::State | Order::Last => 0,
+    };
+    (text, places.into_iter().map(message).collect())
 }
 
 /// Tokens that the policy grants to the record.

@@ -60,6 +60,8 @@ pub(super) struct Item {
     pub(super) origin: Origin,
     /// The statement without labels, if a later one may replace it.
     pub(super) statement: Option<String>,
+    /// True if a client wants it to stay.
+    pub(super) kept: bool,
 }
 
 /// The place of a line among those of its topic.
@@ -91,7 +93,7 @@ impl Item {
     /// Creates a fact with its importance and order.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: Order) -> Self {
         let text = text::defuse(text);
-        Self { topic, text, shorter: Vec::new(), score, order, origin: Origin::Fact, statement: None }
+        Self { topic, text, shorter: Vec::new(), score, order, origin: Origin::Fact, statement: None, kept: false }
     }
 
     /// Adds a shorter form, used if the longer ones do not fit.
@@ -236,15 +238,16 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
     truncated_to(text, budget)
 }
 
-/// Writes one section of what people typed: all of it, or as much as fits, by what it adds.
-pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> String {
+/// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its lines.
+pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
     let mut selection = Selection::of(form, budget, items, "");
     selection.typed(selection.left);
     let mut text = render(form, &selection.lines());
     while budget.measure(&text) > budget.units && selection.drop_last(1) {
         text = render(form, &selection.lines());
     }
-    if selection.order.is_empty() { String::new() } else { text }
+    let places = selection.placed().into_iter().map(|(_, place, _)| place).collect();
+    if selection.order.is_empty() { Default::default() } else { (text, places) }
 }
 
 /// An item in the selection.
@@ -330,14 +333,18 @@ impl<'a> Selection<'a> {
         let indexes: Vec<usize> = (0..self.candidates.len()).filter(|at| whole(&self.candidates[*at])).collect();
         let short = |at: &&usize| self.candidates[**at].item.text.chars().count() <= super::statements::STATEMENT_CHARS;
         let short: Vec<usize> = indexes.iter().filter(short).copied().collect();
+        self.left = limit;
+        for at in indexes.iter().copied().filter(|at| self.candidates[*at].item.kept).collect::<Vec<_>>() {
+            self.take(at, self.candidates[at].item.text.clone());
+        }
         let mut fits = None;
         for some in [&indexes, &short] {
-            let cost: usize = some.iter().map(|at| self.cost(*at, &self.candidates[*at].item.text)).sum();
-            fits = fits.or_else(|| (cost <= limit).then(|| some.clone()));
+            let open = some.iter().filter(|at| self.candidates[**at].taken.is_none());
+            let cost: usize = open.map(|at| self.cost(*at, &self.candidates[*at].item.text)).sum();
+            fits = fits.or_else(|| (cost <= self.left).then(|| some.clone()));
         }
-        self.left = limit;
         let newest = indexes.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
-        for at in fits.iter().flatten().copied() {
+        for at in fits.into_iter().flatten().filter(|at| self.candidates[*at].taken.is_none()).collect::<Vec<_>>() {
             self.take(at, self.candidates[at].item.text.clone());
         }
         if let Some(at) = newest.filter(|at| self.candidates[*at].taken.is_none()) {
@@ -444,6 +451,15 @@ impl<'a> Selection<'a> {
 
     /// The lines of each section, in their order.
     fn lines(&self) -> HashMap<usize, Vec<String>> {
+        let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
+        for (section, _, line) in self.placed() {
+            lines.entry(section).or_default().push(line);
+        }
+        lines
+    }
+
+    /// All lines by section, each with the place of its first item.
+    fn placed(&self) -> Vec<(usize, Order, String)> {
         let mut taken: Vec<(usize, &Item)> = self
             .order
             .iter()
@@ -454,16 +470,15 @@ impl<'a> Selection<'a> {
             let by_position = left_section.cmp(right_section).then_with(|| position(left).cmp(&position(right)));
             by_position.then_with(|| left.text.cmp(&right.text))
         });
-        let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
-        let mut before: Option<(usize, &Item)> = None;
+        let mut lines: Vec<(usize, Order, String)> = Vec::new();
+        let mut before: Option<&Item> = None;
         for (section, item) in taken {
-            let lines = lines.entry(section).or_default();
-            let joined = before.filter(|(other, _)| *other == section).zip(lines.last());
-            match joined.and_then(|((_, before), line)| item.joined(before, line)) {
-                Some(line) => *lines.last_mut().expect("a line before") = line,
-                None => lines.push(item.text.clone()),
+            let last = lines.last_mut().filter(|(other, ..)| *other == section);
+            match last.zip(before).and_then(|((.., line), before)| Some((item.joined(before, line)?, line))) {
+                Some((joined, line)) => *line = joined,
+                None => lines.push((section, item.order, item.text.clone())),
             }
-            before = Some((section, item));
+            before = Some(item);
         }
         lines
     }

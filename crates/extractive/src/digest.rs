@@ -8,10 +8,13 @@ use super::commands;
 use super::shape::is_prose;
 use super::text;
 use super::tools::{self, Kind, ToolUse};
+use longhand_core::model::Revision;
+use longhand_core::model::mark::{Words, WordsStance};
 use longhand_core::model::message::{MessageKind, Role};
 use longhand_core::model::part::{NOTE, PartBody, ResultStatus};
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::calls::Calls;
+use longhand_core::policy::plan::slot;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
@@ -38,12 +41,16 @@ const PROSE_BYTES_MAX: usize = 16_000;
 pub struct Digest {
     pub(super) length: i64,
     pub(super) entries: Vec<Entry>,
+    /// What becomes of the words of its messages, as clients decided. It is not stored: such a decision can be undone.
+    #[serde(skip)]
+    pub(super) words: Words,
 }
 
-/// A part of the history, with the index of its message.
+/// A part of the history, with the index of its message, and the revision of the original.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) at: i64,
+    pub(super) revision: Revision,
     pub(super) body: Body,
 }
 
@@ -113,10 +120,10 @@ impl Digest {
                     // and results are read with their calls.
                     _ => continue,
                 };
-                entries.push(Entry { at, body });
+                entries.push(Entry { at, revision: slot(source), body });
             }
         }
-        let mut digest = Self { length: messages.len() as i64, entries };
+        let mut digest = Self { length: messages.len() as i64, entries, words: Words::new() };
         digest.bound();
         digest
     }
@@ -135,9 +142,21 @@ impl Digest {
     #[must_use]
     pub fn with_summary(mut self, text: &str) -> Self {
         self.entries.retain(|entry| !matches!(entry.body, Body::Summary(_)));
-        self.entries.push(Entry { at: self.length, body: Body::Summary(bounded(text, 2 * TEXT_BYTES_MAX)) });
+        let body = Body::Summary(bounded(text, 2 * TEXT_BYTES_MAX));
+        self.entries.push(Entry { at: self.length, revision: 0, body });
         self.length += 1;
         self
+    }
+
+    /// The digest with what clients decided about the words of messages.
+    #[must_use]
+    pub(super) fn with_words(self, words: &Words) -> Self {
+        Self { words: words.clone(), ..self }
+    }
+
+    /// True if a client struck the words of an entry's message.
+    pub(super) fn is_struck(&self, entry: &Entry) -> bool {
+        self.words.get(&entry.revision) == Some(&WordsStance::Struck)
     }
 
     /// The form in which a digest is stored.

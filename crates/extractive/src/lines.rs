@@ -174,7 +174,7 @@ impl<'a> LineBuilder<'a> {
             let mark = if replaced { REPLACED } else { "" };
             let text = text::one_line(&turn.text);
             // A short text that only tells an agent to go on says nothing, and is not repeated.
-            if is_nudge(&text) && turn.answers.is_none() && !seen.insert(text.to_lowercase()) {
+            if is_nudge(&text) && turn.answers.is_none() && !turn.kept && !seen.insert(text.to_lowercase()) {
                 continue;
             }
             let (topic, label) = match Some(turn.at) {
@@ -186,9 +186,9 @@ impl<'a> LineBuilder<'a> {
                 Some(question) => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(words)),
                 None => format!("{label}“{}”{mark}", inner(words)),
             };
-            let score = if label == LATEST { NEWEST_WEIGHT } else { 1.0 };
+            let score = if label == LATEST || turn.kept { NEWEST_WEIGHT } else { 1.0 };
             let whole = Item::new(topic, &line(&text, label), score, Order::at(turn.at));
-            self.items.push(whole.of(Origin::Typed, &text));
+            self.items.push(Item { kept: turn.kept, ..whole.of(Origin::Typed, &text) });
             for (number, piece) in turn.pieces() {
                 let order = Order::At(turn.at, 1 + number);
                 let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), score, order);

@@ -34,7 +34,7 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
             continue;
         }
         if let Some((question, words)) = typed_in(words) {
-            typed.push(Turn { at, typed: true, text: words, ends_turn: false, answers: question });
+            typed.push(Turn { answers: question, ..Turn::new(at, true, words) });
             continue;
         }
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::OpenDecisions);

@@ -102,7 +102,13 @@ impl Record {
                 }
             }
             match &entry.body {
-                Body::Call(call) => self.act(entry.at, call),
+                Body::Call(call) => {
+                    let replies = self.replies.len();
+                    self.act(entry.at, call);
+                    if digest.is_struck(entry) {
+                        self.replies.truncate(replies);
+                    }
+                }
                 Body::Notice(words) => self.note_of_agent(entry.at, words),
                 Body::Typed(_) | Body::Said(_) | Body::Summary(_) => {}
             }

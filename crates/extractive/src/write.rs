@@ -70,10 +70,11 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
 pub fn digest(input: &SummaryInput) -> Digest {
     let earlier = input.previous_digest.as_deref().and_then(Digest::from_json);
     let messages = Digest::of(input.messages.iter().chain(&input.split_turn));
-    match earlier {
+    let digest = match earlier {
         Some(earlier) => earlier.merged(messages),
         None => messages,
-    }
+    };
+    digest.with_words(&input.words)
 }
 
 /// The same as text, as a simulation keeps it.
@@ -100,6 +101,7 @@ pub(super) fn read<'a>(
                 .unwrap_or_default();
         }
     }
+    digest = digest.with_words(&input.words);
     turns.extend(statements::turns(&digest));
     for entry in &digest.entries {
         if let Body::Summary(words) = &entry.body {

@@ -185,6 +185,7 @@ impl Evaluation<'_> {
             };
             for budget_tokens in sizes {
                 let input = SummaryInput {
+                    words: crate::model::mark::Words::new(),
                     messages: before.iter().map(measures::source).collect(),
                     split_turn: Vec::new(),
                     previous: None,

@@ -70,7 +70,7 @@ impl Worker {
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.request_log.store(&self.store, claim).await;
         let written = match output {
-            Ok(output) => self.as_written(claim, (&input, assignment.plan.tail_start), output, false).await,
+            Ok(output) => self.as_written(claim, (&assignment, &input), output, false).await,
             Err(answer) => {
                 tracing::warn!(?answer, "the summarizer does not write");
                 Err(answer)
@@ -107,6 +107,7 @@ impl Worker {
             let digest = digest_of(&self.store, claim.session, covered, previous).await.map_err(interrupted)?;
             assignment.input.previous_digest = Some(digest);
         }
+        assignment.input.words = self.store.views().words(claim.session).await.map_err(interrupted)?;
         let is_first = summarizing.hook_changes.is_none();
         if summarizing.hook_changes.as_ref().is_none_or(|changes| changes.is_for_other(&assignment.input)) {
             summarizing.hook_changes = Some(self.pre_compact(claim, &assignment).await?);

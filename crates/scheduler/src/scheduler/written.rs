@@ -1,6 +1,7 @@
 //! Summaries as they take effect: with the record of what happened until then, and with the digest from which the next one
 //! is made.
 
+use super::client::Assignment;
 use super::error::interrupted;
 use super::worker::Worker;
 use crate::fold::attempt::Answer;
@@ -11,64 +12,72 @@ use crate::model::layout::Covered;
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
-use crate::policy::plan;
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::{self, Claim, SessionKey, Store};
 use longhand_extractive::{self as extractive, Digest};
 
 /// A summary with all that goes with it.
-pub(super) struct SummaryInEffect {
-    pub(super) output: SummaryOutput,
+pub struct SummaryInEffect {
+    /// Its text, with its claims that the record contradicts.
+    pub output: SummaryOutput,
     /// Parts that follow its text.
-    pub(super) beside: Vec<PartBody>,
+    pub beside: Vec<PartBody>,
     /// The packed digest of what it covers.
-    pub(super) digest: Option<Vec<u8>>,
+    pub digest: Option<Vec<u8>>,
     /// The last revision behind the covered messages that it may quote.
-    pub(super) quoted_until: Option<Revision>,
+    pub quoted_until: Option<Revision>,
+    /// The message of each line of people's words beside it.
+    pub said_in: Vec<Revision>,
 }
 
-impl Worker {
-    /// A summary of an input, as it takes effect now before the tail. With `supplied`, a client wrote it on its own: its text
-    /// stays as it is.
-    pub(super) async fn as_written(
-        &self,
-        claim: &Claim,
-        (input, tail_start): (&SummaryInput, Revision),
+impl SummaryInEffect {
+    /// A summary that takes effect before the messages `behind`, which were read at `seen`. `originals` is the input with the
+    /// messages as they were written, whatever its writer read in their place. With `supplied`, a client wrote it on its
+    /// own: its text stays as it is.
+    pub fn of(
+        (input, originals): (&SummaryInput, &SummaryInput),
         output: SummaryOutput,
+        (behind, seen): (&[SourceMessage], Revision),
         supplied: bool,
-    ) -> Result<SummaryInEffect, Answer<'static>> {
+    ) -> store::Result<Self> {
         let is_own = output.summarizer == extractive::NAME;
-        let covered = extractive::digest(input);
+        let covered = extractive::digest(originals);
         let covered = if is_own { covered } else { covered.with_summary(&output.text) };
-        let digest = store::pack_digest(&covered.to_json()).map_err(interrupted)?;
-        let (behind, seen) = match is_own {
-            true => (Vec::new(), 0),
-            false => {
-                let source = self.store.views().source(claim.session, None).await.map_err(interrupted)?;
-                (plan::split_at_tail(&source.messages, tail_start).1, source.at)
-            }
-        };
+        let digest = store::pack_digest(&covered.to_json())?;
         let (output, record) = match supplied {
-            true => extractive::beside_supplied(output, input, &behind),
-            false => (extractive::completed_beside(output, input, &behind), None),
+            true => extractive::beside_supplied(output, input, behind),
+            false => (extractive::completed_beside(output, input, behind), None),
         };
-        let said = match is_own {
-            true => String::new(),
+        let (said, said_in) = match is_own {
+            true => (String::new(), Vec::new()),
             false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
         };
         let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
-        Ok(SummaryInEffect {
-            beside: texts_beside(said, record),
-            digest: Some(digest),
-            quoted_until: quotes.then_some(seen),
-            output,
-        })
+        let beside = Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect();
+        Ok(Self { output, beside, digest: Some(digest), quoted_until: quotes.then_some(seen), said_in })
     }
 }
 
-/// The texts that follow a summary, as parts of its message.
-pub fn texts_beside(said: String, record: Option<String>) -> Vec<PartBody> {
-    Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect()
+impl Worker {
+    /// A summary of an assignment, as it takes effect now before the tail.
+    pub(super) async fn as_written(
+        &self,
+        claim: &Claim,
+        (assignment, input): (&Assignment, &SummaryInput),
+        output: SummaryOutput,
+        supplied: bool,
+    ) -> Result<SummaryInEffect, Answer<'static>> {
+        let (behind, seen) = match output.summarizer == extractive::NAME {
+            true => (Vec::new(), 0),
+            false => {
+                let from = assignment.plan.tail_start;
+                self.store.views().behind(claim.session, from).await.map_err(interrupted)?
+            }
+        };
+        let SummaryInput { messages, split_turn, .. } = SummaryInput::of(&assignment.plan, &input.counting, "");
+        let originals = SummaryInput { messages, split_turn, ..input.clone() };
+        SummaryInEffect::of((input, &originals), output, (&behind, seen), supplied).map_err(interrupted)
+    }
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.

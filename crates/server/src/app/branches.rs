@@ -6,6 +6,7 @@ use super::error::{Error, Reason, Result};
 use super::{Caller, validate};
 use crate::clock::fresh_message_id;
 use crate::limits;
+use crate::model::mark::Words;
 use crate::model::Revision;
 use crate::policy::branch::{self, BranchRules};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
@@ -68,6 +69,7 @@ impl Caller {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: Words::new(),
             previous_is_supplied: false,
             budget_tokens: rules.max_tokens,
             rules,

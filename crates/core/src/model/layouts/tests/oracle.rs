@@ -217,7 +217,7 @@ impl Oracle {
             retained: Vec::new(),
             retained_first: false,
             continuation: None,
-            quoted_until: None,
+            quoted_until: None, said_in: Vec::new(),
         })
     }
 
