@@ -304,9 +304,8 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     let said = summary("a4").await;
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains("“Continue”") && said[1].contains("Do not push"), "{said:?}");
-    let view = test.context(&session).await;
-    let shown = shown(&view).join("\n");
-    assert!(!shown.contains("tide tables") && shown.contains("“Continue”"), "{shown}");
+    let summary_parts = parts(&test, &session).await.join("\n");
+    assert!(!summary_parts.contains("tide tables") && summary_parts.contains("“Continue”"), "{summary_parts}");
     // A fork has the marks.
     let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0.session;
     let of_fork = test.app.session_with_words(&fork.id.to_string()).await.expect("the fork").1;

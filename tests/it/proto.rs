@@ -48,6 +48,7 @@ const VERBS: [&str; 48] = [
     "Import",
     "Lease",
     "List",
+    "Mark",
     "Move",
     "Pin",
     "Redo",

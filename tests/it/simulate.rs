@@ -267,7 +267,7 @@ async fn a_daemon_does_what_a_simulation_does_whatever_is_written() {
                 &window,
                 &entries,
                 &longhand_extractive::extract,
-                &longhand_extractive::digest_json,
+                &|input| longhand_extractive::digest(input).to_json(),
             );
             let foreseen = foreseen.compactions().map(|done| (done.message, done.before_tokens, done.after_tokens));
             let foreseen: Vec<Done> = foreseen.collect();
@@ -300,7 +300,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
             &window(6_000, 1_000),
             &entries,
             &longhand_extractive::extract,
-            &longhand_extractive::digest_json,
+            &|input| longhand_extractive::digest(input).to_json(),
         );
         assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
         assert!(outcome.compactions().count() > 0, "{preset} compacts");

@@ -2,7 +2,7 @@
 //! history touched.
 
 use super::claims::{self, Evidence};
-use super::compose::{self, Budget, Form, Order};
+use super::compose::{self, Budget, Form};
 use super::digest::Digest;
 use super::file_lists::{self, file_lists};
 use super::lines;
@@ -20,14 +20,9 @@ use std::collections::HashMap;
 const RECORD_SHARE: i64 = 10;
 
 /// Returns a summary with its claims that the record contradicts, and with the sections that the policy appends: lists
-/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines.
-pub fn completed(output: SummaryOutput, input: &SummaryInput) -> SummaryOutput {
-    completed_beside(output, input, &[])
-}
-
-/// Like [`completed`], for a summary that takes effect after the messages `behind` were written: the record has what
-/// happened in them.
-pub fn completed_beside(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMessage]) -> SummaryOutput {
+/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines. If it
+/// takes effect after the messages `behind` were written, the record has what happened in them.
+pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMessage]) -> SummaryOutput {
     // An empty one stays empty, for its caller to refuse.
     if output.text.trim().is_empty() {
         return output;
@@ -100,11 +95,7 @@ pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (S
     let (text, places) =
         compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()));
     let by_index: HashMap<i64, Revision> = digest.entries.iter().map(|entry| (entry.at, entry.revision)).collect();
-    let message = |place: Order| match place {
-        Order::At(at, _) => by_index.get(&at).copied().unwrap_or_default(),
-        Order::First | Order::State | Order::Last => 0,
-    };
-    (text, places.into_iter().map(message).collect())
+    (text, places.into_iter().map(|place| by_index.get(&place.0).copied().unwrap_or_default()).collect())
 }
 
 /// Tokens that the policy grants to the record.

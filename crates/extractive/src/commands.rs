@@ -87,10 +87,6 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Signs that warnings are errors.
-static STRICT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
-
 static RESULT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)\b\d+\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?|warnings?|doctests?
@@ -245,7 +241,6 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
     let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
     let at = find(&|line| STRONG.is_match(line))
-        .or_else(|| find(&|line| line.starts_with("warning:")).filter(|_| STRICT.is_match(&output)))
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let words = text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));

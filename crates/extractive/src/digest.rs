@@ -11,7 +11,7 @@ use super::tools::{self, Kind, ToolUse};
 use longhand_core::model::Revision;
 use longhand_core::model::mark::{Words, WordsStance};
 use longhand_core::model::message::{MessageKind, Role};
-use longhand_core::model::part::{NOTE, PartBody, ResultStatus};
+use longhand_core::model::part::{PartBody, ResultStatus};
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::calls::Calls;
 use longhand_core::policy::plan::slot;
@@ -23,17 +23,12 @@ const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
 const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
 
-/// Maximum size of one text, in bytes; of a longer one the beginning and the end are kept.
+/// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an output in
+/// prose, in bytes; and of the beginning and the end of another output, beside the line that decides.
 const TEXT_BYTES_MAX: usize = 24_000;
-
-/// Maximum size of the changed text of one edit, in bytes.
 const CHANGE_BYTES_MAX: usize = 6_000;
-
-/// Sizes of the beginning and of the end of an output, in bytes, beside the line that decides.
 const OUTPUT_HEAD_BYTES: usize = 1_200;
 const OUTPUT_TAIL_BYTES: usize = 1_800;
-
-/// Maximum size of an output in prose, in bytes.
 const PROSE_BYTES_MAX: usize = 16_000;
 
 /// What a summary is made from.
@@ -61,8 +56,6 @@ pub(super) enum Body {
     Typed(String),
     /// A text of an agent.
     Said(String),
-    /// A text that an agent wrote with the role of a user.
-    Notice(String),
     /// A summary that somebody else wrote of this range.
     Summary(String),
     /// A tool call.
@@ -102,9 +95,6 @@ impl Digest {
                 let body = match (&*part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => Body::Typed(bounded(words, TEXT_BYTES_MAX)),
                     (PartBody::Text(words), Role::User | Role::Assistant) => Body::Said(bounded(words, TEXT_BYTES_MAX)),
-                    (PartBody::Marker(marker), Role::User) if marker.name == NOTE => {
-                        Body::Notice(bounded(&marker.text, OUTPUT_TAIL_BYTES))
-                    }
                     (PartBody::ToolCall(call), _) => {
                         let result = by_call.get(&part.id).map(|answer| answer.result);
                         let usage = tools::understand(&call.tool, &call.input_json);
@@ -189,7 +179,7 @@ impl Body {
     /// Everything that it says.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Typed(words) | Self::Said(words) | Self::Notice(words) | Self::Summary(words) => vec![words],
+            Self::Typed(words) | Self::Said(words) | Self::Summary(words) => vec![words],
             Self::Call(call) => {
                 let touched = call.usage.touches.iter().flat_map(|touch| [&touch.path, &touch.added, &touch.removed]);
                 let whole = touched.chain(&call.usage.command).chain([&call.output, &call.usage.about]);
@@ -203,7 +193,7 @@ impl Body {
         const AROUND: usize = 64;
         match self {
             Self::Typed(words) => (0, words.len() + AROUND),
-            Self::Said(words) | Self::Notice(words) | Self::Summary(words) => (1, words.len() + AROUND),
+            Self::Said(words) | Self::Summary(words) => (1, words.len() + AROUND),
             Self::Call(call) => {
                 let touched: usize =
                     call.usage.touches.iter().map(|touch| touch.added.len() + touch.removed.len()).sum();

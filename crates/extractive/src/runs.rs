@@ -5,9 +5,6 @@ use super::commands::{self, Purpose};
 use super::text;
 use std::collections::HashMap;
 
-/// Maximum number of commands to remember.
-const COMMANDS_MAX: usize = 2_000;
-
 /// Maximum length of a command that is remembered, in characters.
 const COMMAND_CHARS_MAX: usize = 240;
 
@@ -43,9 +40,6 @@ impl Runs {
         for (part, purpose) in relevant {
             let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
             let next = self.all.len();
-            if next >= COMMANDS_MAX && !self.by_command.contains_key(&command) {
-                continue;
-            }
             let position = *self.by_command.entry(command.clone()).or_insert(next);
             if position == next {
                 let (failure, figure) = (String::new(), String::new());

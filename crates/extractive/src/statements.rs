@@ -62,20 +62,24 @@ impl Turn {
     }
 }
 
-/// The outputs of tools in prose, each with its position and what printed it. Of several that are the same in their first
-/// line, the last one counts.
+/// The outputs of tools in prose and the summaries of others, each with its position. Of several that are the same in their
+/// first line, the last one counts.
 pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
     let mut texts: Vec<(i64, &str)> = Vec::new();
     for entry in &digest.entries {
-        if let Body::Call(call) = &entry.body
-            && !matches!(call.usage.kind, Kind::Edit | Kind::Write | Kind::Ask)
-            && call.usage.command.as_deref().is_none_or(commands::prints_texts)
-            && is_prose(&call.output)
-        {
-            let head = |output: &str| output.lines().next().map(str::to_owned);
-            texts.retain(|(_, other)| head(other) != head(&call.output));
-            texts.push((entry.at, &call.output));
-        }
+        let text = match &entry.body {
+            Body::Summary(text) => text,
+            Body::Call(call)
+                if !matches!(call.usage.kind, Kind::Edit | Kind::Write | Kind::Ask)
+                    && call.usage.command.as_deref().is_none_or(commands::prints_texts)
+                    && is_prose(&call.output) =>
+            {
+                &call.output
+            }
+            _ => continue,
+        };
+        texts.retain(|(_, other)| other.lines().next() != text.lines().next());
+        texts.push((entry.at, text));
     }
     texts
 }
@@ -110,7 +114,7 @@ fn spoken(digest: &Digest) -> Vec<Turn> {
         let (typed, words) = match &entry.body {
             Body::Typed(words) => (true, text::spoken(words)),
             Body::Said(words) => (false, words.clone()),
-            Body::Call(_) | Body::Notice(_) | Body::Summary(_) => {
+            Body::Call(_) | Body::Summary(_) => {
                 replied = false;
                 continue;
             }

@@ -72,7 +72,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
                 &window,
                 &entries,
                 &longhand_extractive::extract,
-                &longhand_extractive::digest_json,
+                &|input| longhand_extractive::digest(input).to_json(),
             ),
         )
     });

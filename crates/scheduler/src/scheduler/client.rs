@@ -146,7 +146,7 @@ impl Worker {
                     let checked = match output_of(&edited, reply) {
                         Ok(output) => {
                             let written = self
-                                .as_written(claim, (&edited, &edited.input), output, supplied)
+                                .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
                                 .await?;
                             attempt.check(edited.written(&written, supplied))
                         }

@@ -70,7 +70,7 @@ impl Worker {
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.request_log.store(&self.store, claim).await;
         let written = match output {
-            Ok(output) => self.as_written(claim, (&assignment, &input), output, false).await,
+            Ok(output) => self.as_written(claim, (&input, assignment.plan.tail_start), output, false).await,
             Err(answer) => {
                 tracing::warn!(?answer, "the summarizer does not write");
                 Err(answer)

@@ -1,7 +1,6 @@
 //! Summaries as they take effect: with the record of what happened until then, and with the digest from which the next one
 //! is made.
 
-use super::client::Assignment;
 use super::error::interrupted;
 use super::worker::Worker;
 use crate::fold::attempt::Answer;
@@ -31,22 +30,21 @@ pub struct SummaryInEffect {
 }
 
 impl SummaryInEffect {
-    /// A summary that takes effect before the messages `behind`, which were read at `seen`. `originals` is the input with the
-    /// messages as they were written, whatever its writer read in their place. With `supplied`, a client wrote it on its
-    /// own: its text stays as it is.
+    /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
+    /// on its own: its text stays as it is.
     pub fn of(
-        (input, originals): (&SummaryInput, &SummaryInput),
+        input: &SummaryInput,
         output: SummaryOutput,
         (behind, seen): (&[SourceMessage], Revision),
         supplied: bool,
     ) -> store::Result<Self> {
         let is_own = output.summarizer == extractive::NAME;
-        let covered = extractive::digest(originals);
+        let covered = extractive::digest(input);
         let covered = if is_own { covered } else { covered.with_summary(&output.text) };
         let digest = store::pack_digest(&covered.to_json())?;
         let (output, record) = match supplied {
             true => extractive::beside_supplied(output, input, behind),
-            false => (extractive::completed_beside(output, input, behind), None),
+            false => (extractive::completed(output, input, behind), None),
         };
         let (said, said_in) = match is_own {
             true => (String::new(), Vec::new()),
@@ -59,24 +57,19 @@ impl SummaryInEffect {
 }
 
 impl Worker {
-    /// A summary of an assignment, as it takes effect now before the tail.
+    /// A summary of an input, as it takes effect now before the tail.
     pub(super) async fn as_written(
         &self,
         claim: &Claim,
-        (assignment, input): (&Assignment, &SummaryInput),
+        (input, tail_start): (&SummaryInput, Revision),
         output: SummaryOutput,
         supplied: bool,
     ) -> Result<SummaryInEffect, Answer<'static>> {
         let (behind, seen) = match output.summarizer == extractive::NAME {
             true => (Vec::new(), 0),
-            false => {
-                let from = assignment.plan.tail_start;
-                self.store.views().behind(claim.session, from).await.map_err(interrupted)?
-            }
+            false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        let SummaryInput { messages, split_turn, .. } = SummaryInput::of(&assignment.plan, &input.counting, "");
-        let originals = SummaryInput { messages, split_turn, ..input.clone() };
-        SummaryInEffect::of((input, &originals), output, (&behind, seen), supplied).map_err(interrupted)
+        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
     }
 }
 

@@ -64,7 +64,7 @@ impl Caller {
                         &window,
                         &entries,
                         &longhand_extractive::extract,
-                        &longhand_extractive::digest_json,
+                        &|input| longhand_extractive::digest(input).to_json(),
                     ),
                 )
             };
