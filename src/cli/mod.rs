@@ -139,7 +139,7 @@ enum Command {
     Compact(compactions::StartArguments),
     /// List a session's compactions, or its requests to models, newest first
     Compactions(compactions::ListArguments),
-    /// Undo the newest active compaction, rewind or edit
+    /// Undo the newest active compaction, rewind, edit or mark of words
     Undo(compactions::ReversalArguments),
     /// Redo the change that was undone last
     Redo(compactions::ReversalArguments),

@@ -49,12 +49,18 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 }
                 _ => ids::message(&mut client, &session_id, &which).await?,
             };
-            let request =
-                pb::MarkWordsRequest { session_id, message_id, stance: stance.into(), ..pb::MarkWordsRequest::default() };
+            let request = pb::MarkWordsRequest {
+                session_id,
+                message_id,
+                stance: stance.into(),
+                ..pb::MarkWordsRequest::default()
+            };
             let marked = client.messages.mark_words(request).await?.into_inner();
             match output.json() {
                 true => output.message(&marked)?,
-                false => output.line(&format!("{done} from the next compaction on, at revision {}", marked.revision))?,
+                false => {
+                    output.line(&format!("{done} from the next compaction on, at revision {}", marked.revision))?
+                }
             }
         }
     }

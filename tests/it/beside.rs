@@ -1,8 +1,8 @@
 //! What follows a summary by a model or a client: the record of what happened until it took effect, and what people said.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, filler, shown, text};
-use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::Reason;
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::undo::Reversed;
@@ -307,7 +307,8 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     let summary_parts = parts(&test, &session).await.join("\n");
     assert!(!summary_parts.contains("tide tables") && summary_parts.contains("“Continue”"), "{summary_parts}");
     // A fork has the marks.
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0.session;
+    let fork =
+        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0.session;
     let of_fork = test.app.session_with_words(&fork.id.to_string()).await.expect("the fork").1;
     assert_eq!(of_fork.marked, [(u0, WordsStance::Kept), (u1, WordsStance::Struck)]);
     // What is left to the summarizer again is as before.

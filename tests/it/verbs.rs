@@ -93,7 +93,9 @@ fn a_script_creates_a_session_and_works_on_it() {
     assert!(!daemon.run(&["append", "mine", "late"]).status.success(), "it is archived");
     daemon.text(&["archive", "mine", "--restore"]);
     let kinds: Vec<Value> = daemon.json(&["events"]).into_iter().map(|event| event["kind"].clone()).collect();
-    for kind in ["MESSAGE_PINNED", "MESSAGE_UNPINNED", "WORDS_MARKED", "SESSION_ARCHIVED", "SESSION_RESTORED", "SESSION_FORKED"] {
+    for kind in
+        ["MESSAGE_PINNED", "MESSAGE_UNPINNED", "WORDS_MARKED", "SESSION_ARCHIVED", "SESSION_RESTORED", "SESSION_FORKED"]
+    {
         assert!(kinds.contains(&Value::from(format!("EVENT_KIND_{kind}"))), "{kind}: {kinds:?}");
     }
     assert!(daemon.text(&["sessions"]).contains("another"));

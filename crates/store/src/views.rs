@@ -3,8 +3,8 @@
 use super::error::Result;
 use super::ledger::counts::{self, Counted};
 use super::ledger::head::{Pending, SessionKey};
-use super::ledger::sources::{self, NewMessages, Source};
 use super::ledger::policies::PolicyText;
+use super::ledger::sources::{self, NewMessages, Source};
 use super::ledger::words::{self, SessionWords};
 use super::ledger::{ancestry, jobs, position, sessions};
 use super::shared::Shared;

@@ -18,9 +18,7 @@ use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, SummaryInEffect, is_possible};
-use crate::store::{
-    Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage,
-};
+use crate::store::{Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]

@@ -2,10 +2,10 @@
 
 use super::caller::Door;
 use super::convert::secret::secret_findings;
-use super::convert::view::provider_compaction;
 use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
 };
+use super::convert::view::provider_compaction;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::model::ids::MessageId;
@@ -70,7 +70,8 @@ impl SessionService for Sessions {
         let provider_compaction = info.provider_compaction.clone().map(provider_compaction);
         let id = |message: MessageId| message.to_string();
         let line = |(text, message): (String, Option<MessageId>)| pb::SaidLine { text, message_id: message.map(id) };
-        let mark = |(message, stance)| pb::MarkedWords { message_id: id(message), stance: words_stance(Some(stance)).into() };
+        let mark =
+            |(message, stance)| pb::MarkedWords { message_id: id(message), stance: words_stance(Some(stance)).into() };
         Ok(Response::new(pb::GetSessionResponse {
             session: Some(session(info)),
             over_window,

@@ -88,7 +88,10 @@ fn reverse(
 /// True for a change that the next compaction is the first to see: the view stays the same.
 fn is_of_words(body: &EventBody) -> bool {
     use EventBody::{RewriteRedone, RewriteUndone};
-    matches!(body, RewriteUndone(Rewrite { of: RewriteOf::Words(_), .. }) | RewriteRedone(Rewrite { of: RewriteOf::Words(_), .. }))
+    matches!(
+        body,
+        RewriteUndone(Rewrite { of: RewriteOf::Words(_), .. }) | RewriteRedone(Rewrite { of: RewriteOf::Words(_), .. })
+    )
 }
 
 /// The change that the mark at a revision made.

@@ -166,11 +166,6 @@ impl Marks {
         then.summary == self.summary && difference(&then.state, &self.state, covered, tail_start).is_none()
     }
 
-    /// True if a message was erased after `seen` that a summary may quote: one from the tail on, up to `seen`.
-    pub fn has_erased_quoted(&self, tail_start: Revision, seen: Revision) -> bool {
-        self.state.has_erased_since(seen, &[RevisionRange { first: tail_start, last: seen }])
-    }
-
     /// The messages whose words clients struck or kept, by their positions.
     pub fn words(&self) -> Words {
         self.state.words().collect()

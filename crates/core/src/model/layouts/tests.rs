@@ -88,7 +88,8 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
         retained: Vec::new(),
         retained_first: false,
         continuation: None,
-        quoted_until: None, said_in: Vec::new(),
+        quoted_until: None,
+        said_in: Vec::new(),
     };
     mark(revision, MarkBody::Compacted(body))
 }
@@ -543,7 +544,8 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
                 retained: Vec::new(),
                 retained_first: false,
                 continuation: None,
-                quoted_until: None, said_in: Vec::new(),
+                quoted_until: None,
+                said_in: Vec::new(),
             })
         }),
     ];

@@ -4,9 +4,9 @@ use super::columns::{
     DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
     ranges_to_disk, required, uuid,
 };
+use super::marks::{decode_stance, encode_stance};
 use crate::error::{Error, Result};
 use crate::model::compaction::{CompactionKind, Level, Trigger};
-use super::marks::{decode_stance, encode_stance};
 use crate::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};

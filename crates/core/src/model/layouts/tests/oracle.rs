@@ -217,7 +217,8 @@ impl Oracle {
             retained: Vec::new(),
             retained_first: false,
             continuation: None,
-            quoted_until: None, said_in: Vec::new(),
+            quoted_until: None,
+            said_in: Vec::new(),
         })
     }
 
