@@ -96,7 +96,9 @@ pub(super) fn clip(text: &str, limit: usize) -> String {
 /// True if a letter belongs to a script that is written without spaces.
 pub(super) fn is_wide(letter: char) -> bool {
     let is_kana_or_hangul = matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
-    is_kana_or_hangul || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
+    // Thai, Lao, Burmese and Khmer.
+    let is_southern = matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
+    is_kana_or_hangul || is_southern || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
 }
 
 /// The byte offsets right after each sentence of one line.

@@ -88,3 +88,14 @@ fn struck_words_are_nowhere_and_kept_ones_come_before_all_others() {
     let ((text, messages), _) = said(kept, 2_000);
     assert!(text.contains("“go”") && messages.first() == Some(&1), "{text}");
 }
+
+#[test]
+fn a_sentence_in_a_script_without_spaces_is_no_single_word() {
+    for words in ["ห้ามลบไฟล์ในโฟลเดอร์ภาพถ่าย", "月末までは本番に触らないこと"]
+    {
+        let input =
+            Talk::default().user("print the tide table").model("It is printed.").user(words).input("longhand@1");
+        let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 2_000);
+        assert!(text.contains(words), "{text}");
+    }
+}
