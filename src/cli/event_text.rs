@@ -67,6 +67,14 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
         },
         Body::MessagePinned(pinned) => format!("message{} pinned", id(&pinned.message_id)),
         Body::MessageUnpinned(unpinned) => format!("message{} unpinned", id(&unpinned.message_id)),
+        Body::WordsMarked(marked) => {
+            let done = match marked.stance() {
+                pb::WordsStance::Struck => "struck out of what people said",
+                pb::WordsStance::Kept => "added to what people said",
+                pb::WordsStance::Open | pb::WordsStance::Unspecified => "left to the summarizer in what people said",
+            };
+            format!("message{} {done}", id(&marked.message_id))
+        }
         Body::CompactionProposed(proposed) => {
             let what = compaction(proposed.kind(), proposed.level());
             let notice = if proposed.notice.is_empty() { "confirm it or refuse it" } else { &proposed.notice };

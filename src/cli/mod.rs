@@ -47,6 +47,7 @@ mod requests;
 mod retain;
 mod run;
 mod run_text;
+mod said;
 mod search;
 mod secrets;
 mod serve;
@@ -117,6 +118,8 @@ enum Command {
     Edit(changes::EditArguments),
     /// Pin a message, so that every view shows it verbatim
     Pin(changes::PinArguments),
+    /// Print what people said, as it follows the summary, strike out a line, or add one
+    Said(said::Arguments),
     /// List sessions, newest first, or follow the list
     Sessions(sessions::Arguments),
     /// Find parts of messages by their words, in all history
@@ -148,7 +151,7 @@ enum Command {
     Compact(compactions::StartArguments),
     /// List a session's compactions, or its requests to models, newest first
     Compactions(compactions::ListArguments),
-    /// Undo the newest active compaction, rewind or edit
+    /// Undo the newest active compaction, rewind, edit or mark of words
     Undo(compactions::ReversalArguments),
     /// Redo the change that was undone last
     Redo(compactions::ReversalArguments),
@@ -240,6 +243,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fork(arguments) => changes::fork(globals, arguments).await,
         Command::Rewind(arguments) => changes::rewind(globals, arguments).await,
         Command::Edit(arguments) => changes::edit(globals, arguments).await,
+        Command::Said(arguments) => said::run(globals, arguments).await,
         Command::Pin(arguments) => changes::pin(globals, arguments).await,
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
         Command::Search(arguments) => search::run(globals, arguments).await,

@@ -1,16 +1,14 @@
 //! `longhand status`: prints the state of the daemon, or of a session's compactions.
 
-use super::client::Client;
 use super::context::compacted_by;
 use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
-use super::{Globals, compactions, ids};
+use super::{Globals, compactions, ids, said};
 use crate::clock::Clock;
 use crate::config;
 use crate::model::time::Timestamp;
-use crate::pb::get_context_response::Frame;
 use crate::{metrics, pb};
 use std::process::ExitCode;
 
@@ -41,13 +39,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             if output.json() {
                 output.message(&found)?;
             } else {
+                let said = said::lines(&found);
+                let compacted = found.provider_compaction;
                 let session = found.session.unwrap_or_default();
                 let newest = compactions::newest(&mut client, &session.session_id).await?;
                 let mut lines = lines_of(&session, newest.as_ref(), Clock::default().now());
                 lines.extend(session.thresholds.into_iter().filter_map(|it| Some(("window", it.unmet_message?))));
                 lines.extend(found.over_window.map(|reason| ("over window", over_window_text(&reason))));
-                lines.extend(found.said_lines.into_iter().map(|line| ("people said", line)));
-                let compacted = provider_compaction(&mut client, session.session_id).await;
+                lines.extend(said.into_iter().map(|line| ("people said", line)));
                 lines.extend(compacted.map(|compaction| ("provider", compacted_by(&compaction))));
                 print(&mut output, &lines)?;
             }
@@ -68,18 +67,6 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     output.flush()?;
     Ok(if is_healthy || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The provider's own compaction in the view of a session; none if there is none, or no view.
-async fn provider_compaction(client: &mut Client, session_id: String) -> Option<pb::ProviderCompaction> {
-    let request = pb::GetContextRequest { session_id, ..pb::GetContextRequest::default() };
-    let mut frames = client.contexts.get_context(request).await.ok()?.into_inner();
-    while let Some(response) = frames.message().await.ok()? {
-        if let Some(Frame::End(end)) = response.frame {
-            return end.provider_compaction;
-        }
-    }
-    None
 }
 
 fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {

@@ -409,6 +409,23 @@ test('a compaction happens and shows, and undo and redo', async ({ daemon, brows
   await page.close();
 });
 
+test('what people said follows a summary, and a line is struck out', async ({ daemon, browser }) => {
+  const id = await daemon.session('What people said', { window: { ...window, maxContextTokens: 200000 }, preset: 'longhand@1' });
+  await daemon.append(id, conversation(6, 60));
+  await daemon.post(`/v1/sessions/${id}:supplySummary`, { text: '## Goal\n- Everything that was asked for is done so far, and the rest is to come.' });
+  const page = await Page.open(browser, daemon);
+  await page.session(id, '/compaction');
+  const said = page.page.locator('.panel [data-said]');
+  await said.getByRole('button', { name: 'Strike out' }).first().click();
+  await said.getByRole('button', { name: 'Leave it to the summarizer' }).waitFor();
+  const { saidLines, markedWords } = await daemon.get(`/v1/sessions/${id}`);
+  equal(markedWords, [{ messageId: saidLines[0].messageId, stance: 'WORDS_STANCE_STRUCK' }], 'the mark');
+  equal(await page.violations(), [], 'accessibility of the lines');
+  await said.getByRole('button', { name: 'Leave it to the summarizer' }).click();
+  await until('no mark', async () => !(await daemon.get(`/v1/sessions/${id}`)).markedWords);
+  await page.close();
+});
+
 test('the slider shows what the daemon gives for a revision', async ({ daemon, browser }) => {
   const { id, compactions } = await compacted(daemon);
   const page = await Page.open(browser, daemon);

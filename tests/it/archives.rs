@@ -62,7 +62,9 @@ async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
     let of_session = |event: &Event| event.session_id.to_string() == session && event.revision <= newest;
     let events = test.events().await.into_iter().filter(of_session).map(|event| Event { seq: 0, ..event });
     answers.extend(events.map(|event| format!("{event:?}")));
-    let found = test.app.get_session(session).await.expect("a session").session;
+    let (found, words) = test.app.session_with_words(session).await.expect("a session");
+    answers.push(format!("{words:?}"));
+    let found = found.session;
     answers.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
     answers
 }

@@ -1,10 +1,14 @@
 //! What follows a summary by a model or a client: the record of what happened until it took effect, and what people said.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, filler, shown, text};
+use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
+use longhand::app::sessions::ForkPoint;
+use longhand::app::undo::Reversed;
 use longhand::model::compaction::{CompactionKind, Contradiction};
-use longhand::model::event::{EventBody, EventKind};
+use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
+use longhand::model::mark::WordsStance;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
 use longhand::store::Visibility;
@@ -71,8 +75,15 @@ async fn session(test: &TestApp) -> String {
 /// The parts of the active summary.
 async fn parts(test: &TestApp, session: &str) -> Vec<String> {
     let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session");
-    let summary = test.longhand.store().views().summary(key).await.expect("read").expect("a summary");
+    let (_, _, words) = test.longhand.store().views().session(key).await.expect("read");
+    let summary = words.summary.expect("a summary");
     summary.parts.iter().map(|part| crate::support::body_text(&part.body).expect("a text").to_owned()).collect()
+}
+
+/// The lines of what people said.
+async fn said_lines(test: &TestApp, session: &str) -> Vec<String> {
+    let (_, words) = test.app.session_with_words(session).await.expect("the session");
+    words.lines.into_iter().map(|(line, _)| line).collect()
 }
 
 /// Has everything summarized but for the messages from the one with this id on.
@@ -222,14 +233,14 @@ async fn what_people_said_follows_the_summary_of_a_model_in_their_words() {
     append(&test, &of_agent, work()).await;
     compact(&test, &of_agent, "u2").await;
     assert_eq!(parts(&test, &of_agent).await, ["S1"], "an agent's preset has it off");
-    assert!(test.app.said_lines(&of_agent).await.expect("the lines").is_empty());
+    assert!(said_lines(&test, &of_agent).await.is_empty());
     let session = session(&test).await;
     append(&test, &session, work()).await;
     append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("more", 4_000))])]).await;
     append(&test, &session, conversation("u3 \"The moon phases are next, in Sonoran time.\"")).await;
     compact(&test, &session, "u3").await;
     let quoted = |words: &str| format!("“{words}”");
-    let said = test.app.said_lines(&session).await.expect("the lines");
+    let said = said_lines(&test, &session).await;
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains(&quoted(ASKED)) && said[1].contains(&quoted("Do not push before Ana has looked at it.")));
     let second = parts(&test, &session).await.into_iter().nth(1).expect("a part of its own");
@@ -238,11 +249,78 @@ async fn what_people_said_follows_the_summary_of_a_model_in_their_words() {
     append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("again", 8_000))])]).await;
     append(&test, &session, conversation("u4 \"and the names\"")).await;
     compact(&test, &session, "u4").await;
-    let said = test.app.said_lines(&session).await.expect("the lines");
+    let said = said_lines(&test, &session).await;
     assert_eq!(said.len(), 3, "{said:?}");
     assert!(said[0].contains(&quoted(ASKED)) && said[2].contains("Sonoran time"), "{said:?}");
     // It goes with its sources.
     assert_eq!(erase(&test, &session, "u1").await, 2);
-    assert!(test.app.said_lines(&session).await.expect("the lines").is_empty());
+    assert!(said_lines(&test, &session).await.is_empty());
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
+    let script = ["S1", "S2", "S3", "S4"].map(|words| Line::Say(words.to_owned()));
+    let test = TestApp::with(ScriptedSummarizer::new(script)).await;
+    let session = session(&test).await;
+    append(&test, &session, [vec![says("u0", "Continue")], work()].concat()).await;
+    append(&test, &session, conversation("a3 \"Go on.\"")).await;
+    compact(&test, &session, "a3").await;
+    let (info, words) = test.app.session_with_words(&session).await.expect("the session");
+    let of = async |id: &str| test.app.get_message(&session, id).await.expect("a message").0.id;
+    let (u0, u1, u2) = (of("u0").await, of("u1").await, of("u2").await);
+    let messages: Vec<_> = words.lines.iter().map(|(_, message)| *message).collect();
+    assert_eq!((messages, words.marked.len()), (vec![Some(u1), Some(u2)], 0), "{:?}", words.lines);
+    // It changes neither the view nor what is there of the summary, and is said to watchers.
+    let view = test.context(&session).await;
+    let marked = test.app.mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
+    assert!(marked.revision > info.session.revision);
+    assert_eq!(test.context(&session).await.hash, view.hash);
+    let event = test.events().await.pop().expect("an event");
+    assert_eq!(event.body, EventBody::WordsMarked { message: u1, stance: Some(WordsStance::Struck) });
+    let again = test.app.mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
+    assert_eq!(again.revision, marked.revision, "the same is said once");
+    let now = async || test.app.session_with_words(&session).await.expect("the session").1;
+    assert_eq!((now().await.lines, now().await.marked), (words.lines, vec![(u1, WordsStance::Struck)]));
+    // An undo takes back the mark, not the summary, and nothing waits for it; a redo brings it back.
+    let (undone, _) = test.app.undo(&session, None).await.expect("undone");
+    assert!(matches!(undone, Reversed::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1), "{undone:?}");
+    assert_eq!((now().await.lines.len(), now().await.marked.len()), (2, 0));
+    let guards = test.app.get_session(&session).await.expect("the session").session.guards;
+    assert_eq!(guards.hold_turns, 0, "{guards:?}");
+    test.app.redo(&session, None).await.expect("redone");
+    test.app.mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
+    // Only what people said can be kept.
+    let refused = test.app.mark_words(&session, "a3", Some(WordsStance::Kept)).await.expect_err("an agent's");
+    assert_eq!(refused.reason, Reason::BoundaryInvalid);
+    let refused = test.app.mark_words(&session, "nothing", Some(WordsStance::Struck)).await.expect_err("unknown");
+    assert_eq!(refused.reason, Reason::MessageNotFound);
+    let summary = async |id: &str| {
+        append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("more", 4_000))])]).await;
+        append(&test, &session, conversation(&format!("{id} \"On.\""))).await;
+        compact(&test, &session, id).await;
+        said_lines(&test, &session).await
+    };
+    let said = summary("a4").await;
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("“Continue”") && said[1].contains("Do not push"), "{said:?}");
+    let summary_parts = parts(&test, &session).await.join("\n");
+    assert!(!summary_parts.contains("tide tables") && summary_parts.contains("“Continue”"), "{summary_parts}");
+    // A fork has the marks.
+    let fork =
+        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0.session;
+    let of_fork = test.app.session_with_words(&fork.id.to_string()).await.expect("the fork").1;
+    assert_eq!(of_fork.marked, [(u0, WordsStance::Kept), (u1, WordsStance::Struck)]);
+    // What is left to the summarizer again is as before.
+    for id in ["u0", "u1"] {
+        test.app.mark_words(&session, id, None).await.expect("marked");
+    }
+    let said = summary("a5").await;
+    assert!(said.len() == 2 && said[0].contains(ASKED) && said[1].contains("Do not push"), "{said:?}");
+    // A mark goes with what was said.
+    test.app.mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
+    erase(&test, &session, "u0").await;
+    let said = summary("a6").await;
+    assert!(said.len() == 2 && !said.concat().contains("Continue"), "{said:?}");
     assert_eq!(test.findings().await, []);
 }

@@ -1,10 +1,10 @@
 //! Programs that are notified of compactions: their possible changes, and that they never prevent one unless required.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
-use longhand::app::compactions::Overflow;
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, filler, soon, turns};
+use longhand::app::compactions::{NewCompaction, Overflow};
 use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit};
 use longhand::config::{Hook, Hooks};
-use longhand::model::compaction::{CompactionState, Failure};
+use longhand::model::compaction::{CompactionKind, CompactionState, Failure};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::Message;
 use longhand::model::part::{Part, PartBody};
@@ -357,4 +357,33 @@ async fn a_client_gets_the_messages_that_a_program_replaced() {
     let (changed, _) = test.app.edit_summary_task(&claim, edit).await.expect("changed");
     assert_eq!(read(&changed.input).len(), 6, "another range is read as it is");
     assert_eq!(changed.details_json, None);
+}
+
+/// What a program writes in a person's place is not shown as a person's words, and what it takes away stays away.
+#[tokio::test]
+async fn what_a_program_writes_in_place_of_messages_is_nobodys_words() {
+    const ANSWER: &str = r#"cat > "$1/input"
+last=$(grep -o '"message_id":"msg_[^"]*"' "$1/input" | tail -n 1)
+echo "{\"messages\": [{\"role\": \"user\", \"parts\": [{\"text\": \"the key was taken out here\"}]}, {$last}]}"
+"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let hook = Hook { messages: true, ..script(folder.path(), "pre", ANSWER) };
+    let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
+    let options = scheduler::Options { hooks, ..scheduler::Options::default() };
+    let summarizer = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let test = TestApp::with_options(summarizer.clone(), options).await;
+    let session = test.session("longhand@1", 400_000, 1_000).await;
+    let words = filler("a plan", 4_000);
+    test.append(
+        &session,
+        &format!("u1 \"The key is hunter2.\"\na1 \"{words}\"\nu2 \"Print the tide tables.\"\na2 \"On.\""),
+    )
+    .await;
+    let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.settled().await;
+    assert!(read(&summarizer.asked()[0])[0].contains("the key was taken out here"));
+    let said = test.app.session_with_words(&session).await.expect("the session").1.lines;
+    let said: Vec<String> = said.into_iter().map(|(line, _)| line).collect();
+    assert!(said.len() == 1 && said[0].contains("Print the tide tables."), "{said:?}");
 }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// First words of RPC names.
-const VERBS: [&str; 48] = [
+const VERBS: [&str; 49] = [
     "Acquire",
     "Add",
     "Answer",
@@ -48,6 +48,7 @@ const VERBS: [&str; 48] = [
     "Import",
     "Lease",
     "List",
+    "Mark",
     "Move",
     "Pin",
     "Redo",

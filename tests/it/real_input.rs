@@ -155,6 +155,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
         counts: None,
     });
     let input = SummaryInput {
+        words: longhand::model::mark::Words::new(),
         messages: sources.collect(),
         split_turn: Vec::new(),
         previous: None,

@@ -262,13 +262,9 @@ async fn a_daemon_does_what_a_simulation_does_whatever_is_written() {
             let messages = messages(&turns, &window);
             let entries = messages.iter().cloned().map(|message| TranscriptEntry::Message(Box::new(message)));
             let entries: Vec<TranscriptEntry> = entries.collect();
-            let foreseen = play(
-                &preset.policy(),
-                &window,
-                &entries,
-                &longhand_extractive::extract,
-                &longhand_extractive::digest_json,
-            );
+            let foreseen = play(&preset.policy(), &window, &entries, &longhand_extractive::extract, &|input| {
+                longhand_extractive::digest(input).to_json()
+            });
             let foreseen = foreseen.compactions().map(|done| (done.message, done.before_tokens, done.after_tokens));
             let foreseen: Vec<Done> = foreseen.collect();
             let made = block_on(made(&test, &messages, &preset.name, &window));
@@ -295,13 +291,9 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     for ((name, outcome), preset) in played.outcomes.iter().zip(["opencode@seed", "claude-code@seed", "pi@1.5"]) {
         assert!(name == preset || name.is_empty() && preset == "opencode@seed", "{name} instead of {preset}");
         let policy = presets::find(preset).expect("a preset").policy();
-        let expected = play(
-            &policy,
-            &window(6_000, 1_000),
-            &entries,
-            &longhand_extractive::extract,
-            &longhand_extractive::digest_json,
-        );
+        let expected = play(&policy, &window(6_000, 1_000), &entries, &longhand_extractive::extract, &|input| {
+            longhand_extractive::digest(input).to_json()
+        });
         assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
         assert!(outcome.compactions().count() > 0, "{preset} compacts");
     }

@@ -9,6 +9,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::EventKind;
+use longhand::model::mark::WordsStance;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
@@ -54,6 +55,7 @@ pub(crate) async fn rich() -> TestApp {
     app.pin(&session, "u2").await.expect("pinned");
     app.pin(&session, "u3").await.expect("pinned");
     app.unpin(&session, "u3").await.expect("unpinned");
+    app.mark_words(&session, "u3", Some(WordsStance::Struck)).await.expect("marked");
     test.append(&session, "u12 \"a wrong turn\"\na12 \"indeed\"").await;
     app.rewind(&session, "u10", None).await.expect("rewound");
     let policy = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };

@@ -6,7 +6,7 @@ use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::undo::Reversed;
 use longhand::model::compaction::CompactionKind;
-use longhand::model::event::{EventBody, EventKind, Rewrite};
+use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 
 async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) {
     let new = NewSummary { text: summary.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
@@ -51,8 +51,9 @@ fn kind(reversed: &Reversed) -> &'static str {
     match reversed {
         Reversed::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
         Reversed::Compaction(_) => "compaction",
-        Reversed::Rewrite(Rewrite { edited: Some(_), .. }) => "edit",
-        Reversed::Rewrite(Rewrite { edited: None, .. }) => "rewind",
+        Reversed::Rewrite(Rewrite { of: RewriteOf::Edit(_), .. }) => "edit",
+        Reversed::Rewrite(Rewrite { of: RewriteOf::Rewind, .. }) => "rewind",
+        Reversed::Rewrite(Rewrite { of: RewriteOf::Words(_), .. }) => "words",
     }
 }
 
@@ -133,7 +134,7 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
         }
         compactions.push(test.events().await.pop().expect("an event").body);
     }
-    let edit = Rewrite { mark, edited: Some(original) };
+    let edit = Rewrite { mark, of: RewriteOf::Edit(original) };
     assert_eq!(
         compactions,
         [

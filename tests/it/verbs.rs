@@ -81,12 +81,21 @@ fn a_script_creates_a_session_and_works_on_it() {
     let refused = daemon.run(&["pin", "mine", "#1"]);
     let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(64) && printed.contains("at revision 1"), "{printed}");
+    daemon.text(&["said", "mine", "--strike", "u1"]);
+    assert!(daemon.text(&["said", "mine"]).contains("[struck out]"));
+    assert!(daemon.text(&["undo", "mine"]).contains("words"));
+    assert_eq!(daemon.text(&["said", "mine"]), "");
+    daemon.text(&["said", "mine", "--add", "u1"]);
+    assert_eq!(daemon.json(&["said", "mine"])[0]["markedWords"][0]["stance"], "WORDS_STANCE_KEPT");
+    daemon.text(&["said", "mine", "--reset", "u1"]);
     daemon.text(&["title", "mine", "another"]);
     daemon.text(&["archive", "mine"]);
     assert!(!daemon.run(&["append", "mine", "late"]).status.success(), "it is archived");
     daemon.text(&["archive", "mine", "--restore"]);
     let kinds: Vec<Value> = daemon.json(&["events"]).into_iter().map(|event| event["kind"].clone()).collect();
-    for kind in ["MESSAGE_PINNED", "MESSAGE_UNPINNED", "SESSION_ARCHIVED", "SESSION_RESTORED", "SESSION_FORKED"] {
+    for kind in
+        ["MESSAGE_PINNED", "MESSAGE_UNPINNED", "WORDS_MARKED", "SESSION_ARCHIVED", "SESSION_RESTORED", "SESSION_FORKED"]
+    {
         assert!(kinds.contains(&Value::from(format!("EVENT_KIND_{kind}"))), "{kind}: {kinds:?}");
     }
     assert!(daemon.text(&["sessions"]).contains("another"));

@@ -17,7 +17,7 @@ const path = (model: SessionModel, message: MessageJson, verb: string) => `${ses
 
 export async function undo(model: SessionModel): Promise<Notice> {
   const answer = await post<{ change?: { rewrite?: unknown } }>(`${sessionPath(model.id)}:undo`, { request_id: requestId() });
-  return { text: answer.change?.rewrite ? 'The newest rewind or edit is undone.' : 'The newest compaction is undone.', action: { label: 'Redo', run: () => redo(model) } };
+  return { text: answer.change?.rewrite ? 'The newest rewind, edit or mark of words is undone.' : 'The newest compaction is undone.', action: { label: 'Redo', run: () => redo(model) } };
 }
 
 export async function redo(model: SessionModel): Promise<Notice> {

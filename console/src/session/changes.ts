@@ -27,7 +27,9 @@ export function reversals(events: EventJson[]): Reversals {
         ? { id: `r${revision}`, name: `rewind of r${revision}` }
         : event.messageEdited
           ? { id: `r${revision}`, name: `edit of r${revision}` }
-          : null;
+          : event.wordsMarked
+            ? { id: `r${revision}`, name: `words of r${revision}` }
+            : null;
     if (made) {
       active.push(made);
       // A change that is made on the view after an undo overtakes the redo.

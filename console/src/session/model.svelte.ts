@@ -7,7 +7,7 @@ import type { DraftDeltaJson, EventJson, PresenceChangedJson, PresenceJson, Summ
 import type { ListMessagesResponseJson, MessageJson, GetMessageResponseJson } from '../gen/longhand/v1/message_pb';
 import type { PromptJson } from '../gen/longhand/v1/prompt_pb';
 import type { GetRunResponseJson } from '../gen/longhand/v1/run_pb';
-import type { SessionJson, OverWindowJson } from '../gen/longhand/v1/session_pb';
+import type { MarkedWordsJson, OverWindowJson, SaidLineJson, SessionJson } from '../gen/longhand/v1/session_pb';
 import { get, queryText, Refusal, sentence, sessionPath } from '../lib/api';
 import { num } from '../lib/format';
 import { Stream } from '../lib/stream.svelte';
@@ -32,7 +32,7 @@ interface Pages {
 
 const KINDS = [
   'session_created', 'session_updated', 'session_archived', 'session_restored', 'session_forked', 'policy_changed', 'message_appended',
-  'parts_closed', 'message_finished', 'usage_recorded', 'session_rewound', 'message_edited', 'message_pinned', 'message_unpinned',
+  'parts_closed', 'message_finished', 'usage_recorded', 'session_rewound', 'message_edited', 'message_pinned', 'message_unpinned', 'words_marked',
   'compaction_started', 'compaction_proposed', 'compaction_retried', 'parts_pruned', 'compacted', 'compaction_failed', 'compaction_cancelled',
   'compaction_undone', 'compaction_redone', 'rewrite_undone', 'rewrite_redone', 'run_started', 'run_cancel_requested', 'run_ended',
   'prompt_submitted', 'prompt_moved', 'prompt_taken', 'prompt_withdrawn', 'approval_requested', 'approval_ended', 'label_added', 'label_removed',
@@ -105,6 +105,8 @@ export class SessionModel {
   approvals = $state.raw<ApprovalJson[]>([]);
   /** The newest questions, with their answers. */
   questions = $state.raw<ApprovalJson[]>([]);
+  /** What people said beside the summary, and the messages whose words were struck out or kept. */
+  words = $state.raw<{ lines: SaidLineJson[]; marked: MarkedWordsJson[] }>({ lines: [], marked: [] });
   reversals = $state.raw<Reversals>({ undo: '', redo: '' });
   /** The sessions that it was forked from and that it works for, with their titles. */
   relatives = $state.raw<{ source: SessionJson | null; parent: SessionJson | null }>({ source: null, parent: null });
@@ -377,9 +379,10 @@ export class SessionModel {
   }
 
   async #refreshSession(): Promise<void> {
-    const answer = await get<{ session?: SessionJson; overWindow?: OverWindowJson }>(sessionPath(this.id));
+    const answer = await get<{ session?: SessionJson; overWindow?: OverWindowJson; saidLines?: SaidLineJson[]; markedWords?: MarkedWordsJson[] }>(sessionPath(this.id));
     this.session = answer.session ?? null;
     this.overWindow = answer.overWindow ?? null;
+    this.words = { lines: answer.saidLines ?? [], marked: answer.markedWords ?? [] };
     void this.#readRelatives();
   }
 

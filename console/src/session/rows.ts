@@ -1,7 +1,8 @@
 // The rows of a session: its history beside the view. Pure: what the view says of each message decides what a row is.
 import type { ApprovalJson } from '../gen/longhand/v1/approval_pb';
-import type { ContextEndJson, ContextMessageJson, RevisionRangeJson } from '../gen/longhand/v1/context_pb';
+import type { ContextEndJson, ContextMessageJson } from '../gen/longhand/v1/context_pb';
 import type { MessageJson } from '../gen/longhand/v1/message_pb';
+import type { RevisionRangeJson } from '../gen/longhand/v1/session_pb';
 import { num } from '../lib/format';
 import { asOf } from './state';
 

@@ -76,7 +76,7 @@ export function withOlder(state: SessionState, newestFirst: ListMessagesResponse
   return { ...state, messages: [...before, ...state.messages], olderToken: newestFirst.nextPageToken ?? '', replacements: replaced(state.replacements, before) };
 }
 
-const BESIDE_VIEW = /^EVENT_KIND_(LABEL_|APPROVAL_|PROMPT_(SUBMITTED|MOVED|WITHDRAWN)|SESSION_(ARCHIVED|RESTORED|FORKED)|RUN_(STARTED|CANCEL_REQUESTED)|COMPACTION_(STARTED|PROPOSED|RETRIED))/;
+const BESIDE_VIEW = /^EVENT_KIND_(LABEL_|WORDS_MARKED|APPROVAL_|PROMPT_(SUBMITTED|MOVED|WITHDRAWN)|SESSION_(ARCHIVED|RESTORED|FORKED)|RUN_(STARTED|CANCEL_REQUESTED)|COMPACTION_(STARTED|PROPOSED|RETRIED))/;
 
 /** Whether the view after the event may be another one. */
 export const changesView = (event: EventJson) => !BESIDE_VIEW.test(event.kind ?? '');

@@ -7,6 +7,7 @@
 
 use longhand_core::model::compaction::Level;
 use longhand_core::model::ids::{MessageId, PartId, SessionId};
+use longhand_core::model::mark::Words;
 use longhand_core::model::message::{Finish, Message, MessageKind, Role};
 use longhand_core::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_core::model::time::Timestamp;
@@ -31,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: Words::new(),
             previous_is_supplied: false,
             rules,
             counting: policy.counting,

@@ -10,22 +10,19 @@ use super::record::Record;
 use super::statements;
 use super::text;
 use super::write::NAME;
+use longhand_core::model::Revision;
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::summary::{RECORD_HEADING, SAID_HEADING, SummaryInput, SummaryOutput};
 use longhand_core::policy::{Contradictions, Counting, Section, Summary, Topic, files};
+use std::collections::HashMap;
 
 /// Share of the budget for the record under a policy that asks for corrections, in percent.
 const RECORD_SHARE: i64 = 10;
 
 /// Returns a summary with its claims that the record contradicts, and with the sections that the policy appends: lists
-/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines.
-pub fn completed(output: SummaryOutput, input: &SummaryInput) -> SummaryOutput {
-    completed_beside(output, input, &[])
-}
-
-/// Like [`completed`], for a summary that takes effect after the messages `behind` were written: the record has what
-/// happened in them.
-pub fn completed_beside(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMessage]) -> SummaryOutput {
+/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines. If it
+/// takes effect after the messages `behind` were written, the record has what happened in them.
+pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMessage]) -> SummaryOutput {
     // An empty one stays empty, for its caller to refuse.
     if output.text.trim().is_empty() {
         return output;
@@ -65,7 +62,7 @@ pub fn may_quote(output: &SummaryOutput, rules: &Summary) -> bool {
 
 /// The record of all messages of the evidence, as the policy asks for it.
 fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
-    what_happened(&evidence.digest(), &input.counting, record_tokens(input))
+    what_happened(&evidence.digest().with_words(&input.words), &input.counting, record_tokens(input))
 }
 
 /// The record of what happened, from the results of tools alone, in at most so many tokens: the last outcome of each
@@ -88,14 +85,17 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
 }
 
 /// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody typed
-/// anything, or there is no room for it.
-pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> String {
+/// anything, or there is no room for it. With the message of each line.
+pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (String, Vec<Revision>) {
     let budget = Budget::of(counting, tokens);
     let turns = statements::turns(digest);
     let mut record = Record::default();
     record.read(digest, &turns);
     let sections = [Section::new(SAID_HEADING, Topic::Goal)];
-    compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()))
+    let (text, places) =
+        compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()));
+    let by_index: HashMap<i64, Revision> = digest.entries.iter().map(|entry| (entry.at, entry.revision)).collect();
+    (text, places.into_iter().map(|place| by_index.get(&place.0).copied().unwrap_or_default()).collect())
 }
 
 /// Tokens that the policy grants to the record.

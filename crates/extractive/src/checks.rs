@@ -2,18 +2,13 @@
 
 use super::commands;
 use super::text;
-use std::collections::{HashMap, VecDeque};
-
-/// Maximum number of commands that have not passed to remember, the newest.
-const OPEN_MAX: usize = 64;
+use std::collections::HashMap;
 
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
     Failed,
-    /// It was stopped before its end.
-    Stopped,
 }
 
 /// A command with its last outcome.
@@ -53,7 +48,7 @@ pub(super) struct Checks {
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
     /// Indexes of the newest checks that have not passed.
-    open: VecDeque<usize>,
+    open: Vec<usize>,
 }
 
 impl Checks {
@@ -68,7 +63,6 @@ impl Checks {
         let output_line = match check.outcome {
             Outcome::Passed => commands::result(output),
             Outcome::Failed => commands::deciding(output),
-            Outcome::Stopped => output.lines().rev().find(|line| !line.trim().is_empty()).map(text::one_line),
         };
         self.put(Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check });
     }
@@ -78,8 +72,7 @@ impl Checks {
         let next = self.all.len();
         let position = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
         if check.outcome != Outcome::Passed && !self.open.contains(&position) {
-            self.open.push_back(position);
-            self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
+            self.open.push(position);
         }
         if position == next { self.all.push(check) } else { self.all[position] = check }
     }

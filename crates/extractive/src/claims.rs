@@ -9,15 +9,14 @@
 use super::checks::{Check, Outcome};
 use super::digest::Digest;
 use super::files::File;
-use super::headings::heading_topic;
 use super::record::Record;
 use super::text::{self, Lead};
 use super::{commands, statements};
 use longhand_core::model::compaction::{Contradiction, ContradictionKind};
 use longhand_core::model::part::PartBody;
 use longhand_core::model::view::SourceMessage;
+use longhand_core::policy::files as lists;
 use longhand_core::policy::summary::SummaryInput;
-use longhand_core::policy::{Topic, files as lists};
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -33,6 +32,9 @@ const READ_BYTES_MAX: usize = 262_144;
 /// Length of the searched prefix of an id: the shortest that git prints.
 const ID_PREFIX: usize = 7;
 
+/// Maximum length of a line that is the heading of those below it, in characters.
+const TITLE_CHARS_MAX: usize = 60;
+
 /// Maximum distance between an id and the word "commit", in bytes.
 const NEAR_BYTES: usize = 48;
 
@@ -40,6 +42,12 @@ fn pattern(text: &str) -> Regex {
     Regex::new(&format!("(?i){text}")).expect("a fixed pattern")
 }
 
+/// Headings over what is asked for or to come, and claims nothing.
+static OPEN: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"next|pending|to-?do|remaining|constraint|preference|instruction|open decision|goal|request|intent|objective|user message|下一步|待办|约束|偏好|要求|待决|目标|任务",
+    )
+});
 static PASSES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\bpass(?:es|ed|ing)?\b|\bgreen\b|\bsucceed(?:s|ed)?\b|\bclean(?:ly)?\b|通过|成功"));
 /// Words that make a sentence something other than a plain statement of the present state.
@@ -136,17 +144,17 @@ fn claims(summary: &str) -> Vec<String> {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = lists::strip_tags(&cleaned);
     let mut claims = Vec::new();
-    let mut topic = None;
+    let mut is_open = false;
     for line in text::prose(&body) {
-        if let Some(found) = heading_topic(&line, &[]) {
-            topic = Some(found);
-            continue;
-        }
-        let is_open = matches!(topic, Some(Topic::Goal | Topic::Constraints | Topic::NextSteps | Topic::OpenDecisions));
-        if is_open || line.lead == Lead::Unchecked || line.lead == Lead::Heading || line.text.starts_with('<') {
-            continue;
-        }
         let plain = text::plain(line.text);
+        let is_title = line.lead == Lead::Plain && plain.trim().ends_with([':', '：']);
+        if line.lead == Lead::Heading || is_title && plain.chars().count() <= TITLE_CHARS_MAX {
+            is_open = OPEN.is_match(&plain);
+            continue;
+        }
+        if is_open || line.lead == Lead::Unchecked || line.text.starts_with('<') {
+            continue;
+        }
         claims.extend(text::sentences_of(&plain).into_iter().map(text::one_line));
     }
     claims

@@ -33,7 +33,7 @@ static VERIFY: LazyLock<Regex> = LazyLock::new(|| {
 
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|mkdir|close|create|update|delete|merge|rebase|checkout|switch
+        r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|close|create|update|delete|merge|rebase|checkout|switch
         |revert|reset|stash|deploy|apply|migrate|publish|start|stop|restart|kill|chmod|ln|upgrade|set|enable|disable
         |codegen|generate|init|sync|download|(?:deps\.|^go\s+)get|curl\s+-X)\b",
     )
@@ -86,10 +86,6 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
         |^\s*\d+\ (?:tests?|doctests?),",
     )
 });
-
-/// Signs that warnings are errors.
-static STRICT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
 
 static RESULT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -170,7 +166,7 @@ pub(super) fn purpose(part: &str) -> Purpose {
     const INSPECTORS: &str = "\
         grep rg cat ls find sed head tail echo wc which tree awk pwd printf stat diff du ps env jq sort sleep true \
         file less type for while cut od xxd set export fi done do then if else tr uniq tee basename dirname \
-        realpath command test [ [[ date whoami id uname history more bat fd ag tac nl column xargs wait lsof pgrep \
+        realpath mkdir command test [ [[ date whoami id uname history more bat fd ag tac nl column xargs wait lsof pgrep \
         exit source .";
     const INSPECTIONS: &str = "\
         status log diff show branch blame grep rev-parse remote add fetch view list ls ready ps get logs describe \
@@ -179,7 +175,7 @@ pub(super) fn purpose(part: &str) -> Purpose {
     let inspects =
         part.split_whitespace().skip(1).take(2).any(|verb| INSPECTIONS.split(' ').any(|known| known == verb));
     if INSPECTORS.split(' ').any(|known| known == program)
-        || inspects && program != "go" && !VERIFY.is_match(part)
+        || inspects && program != "go" && (program == "git" || !VERIFY.is_match(part))
         || program.is_empty()
     {
         return Purpose::Inspect;
@@ -245,7 +241,6 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
     let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
     let at = find(&|line| STRONG.is_match(line))
-        .or_else(|| find(&|line| line.starts_with("warning:")).filter(|_| STRICT.is_match(&output)))
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let words = text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));

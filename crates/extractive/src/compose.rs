@@ -17,7 +17,7 @@ const TYPED_SHARE: usize = 60;
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
-/// Part of the rest in which the newest step stays, in its longest form that fits: a quarter.
+/// Part of the rest in which the newest step stays: a quarter.
 const STEP_PART: usize = 4;
 
 /// Share of the rest that facts may fill before other lines compete with them, in percent.
@@ -53,8 +53,6 @@ pub(super) struct Item {
     pub(super) topic: Topic,
     /// Its text: one line without structure, and without a bullet.
     pub(super) text: String,
-    /// Its shorter forms, in order of falling length.
-    pub(super) shorter: Vec<String>,
     /// Its weight in coverage.
     pub(super) score: f64,
     /// Its place among them, ascending.
@@ -63,30 +61,23 @@ pub(super) struct Item {
     pub(super) origin: Origin,
     /// The statement without labels, if a later one may replace it.
     pub(super) statement: Option<String>,
+    /// True if a client wants it to stay.
+    pub(super) kept: bool,
 }
 
-/// The place of a line among those of its topic.
+/// The place of a line among those of its topic: the position of its fact in the history, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Order {
-    /// Before all others.
-    First,
-    /// By the position of its fact in the history, and by its number there.
-    At(i64, usize),
-    /// The state at the end of the history.
-    State,
-    /// What the user did or was asked last.
-    Last,
-}
+pub(super) struct Order(pub(super) i64, pub(super) usize);
 
 impl Order {
-    /// The place of the text that this is a piece of.
-    fn whole(self) -> Self {
-        if let Self::At(at, _) = self { Self::at(at) } else { self }
-    }
+    /// Before all others; the state at the end of the history; and after all others.
+    pub(super) const FIRST: Self = Self(i64::MIN, 0);
+    pub(super) const STATE: Self = Self(i64::MAX, 0);
+    pub(super) const LAST: Self = Self(i64::MAX, 1);
 
     /// The place of a fact at this position.
     pub(super) fn at(at: i64) -> Self {
-        Self::At(at, 0)
+        Self(at, 0)
     }
 }
 
@@ -94,26 +85,16 @@ impl Item {
     /// Creates a fact with its importance and order.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: Order) -> Self {
         let text = text::defuse(text);
-        Self { topic, text, shorter: Vec::new(), score, order, origin: Origin::Fact, statement: None }
-    }
-
-    /// Adds a shorter form, used if the longer ones do not fit.
-    pub(super) fn or(mut self, shorter: &str) -> Self {
-        self.shorter.extend(Some(text::defuse(shorter)).filter(|shorter| !shorter.is_empty()));
-        self
+        Self { topic, text, score, order, origin: Origin::Fact, statement: None, kept: false }
     }
 
     /// The text of which it is a piece, by its position.
     fn piece_of(&self) -> Option<i64> {
-        match (self.origin, self.order) {
-            (Origin::TypedPiece | Origin::Said, Order::At(at, _)) => Some(at),
-            _ => None,
-        }
+        matches!(self.origin, Origin::TypedPiece | Origin::Said).then_some(self.order.0)
     }
 
     /// The line of an earlier piece of the same text, with this one behind it.
     fn joined(&self, before: &Self, line: &str) -> Option<String> {
-        let (Order::At(_, number), Order::At(_, earlier)) = (self.order, before.order) else { return None };
         if self.piece_of()? != before.piece_of()? {
             return None;
         }
@@ -126,7 +107,7 @@ impl Item {
         }
         let head = head_of(words);
         let words = if line.contains(head) { &words[head.len()..] } else { words };
-        let between = if number == earlier + 1 { " " } else { " … " };
+        let between = if self.order.1 == before.order.1 + 1 { " " } else { " … " };
         Some(format!("{line}{between}{words}{mark}"))
     }
 
@@ -240,15 +221,16 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
     truncated_to(text, budget)
 }
 
-/// Writes one section of what people typed: all of it, or as much as fits, by what it adds.
-pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> String {
+/// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its lines.
+pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
     let mut selection = Selection::of(form, budget, items, "");
     selection.typed(selection.left);
     let mut text = render(form, &selection.lines());
     while budget.measure(&text) > budget.units && selection.drop_last(1) {
         text = render(form, &selection.lines());
     }
-    if selection.order.is_empty() { String::new() } else { text }
+    let places = selection.placed().into_iter().map(|(_, place, _)| place).collect();
+    if selection.order.is_empty() { Default::default() } else { (text, places) }
 }
 
 /// An item in the selection.
@@ -334,30 +316,26 @@ impl<'a> Selection<'a> {
         let indexes: Vec<usize> = (0..self.candidates.len()).filter(|at| whole(&self.candidates[*at])).collect();
         let short = |at: &&usize| self.candidates[**at].item.text.chars().count() <= super::statements::STATEMENT_CHARS;
         let short: Vec<usize> = indexes.iter().filter(short).copied().collect();
+        self.left = limit;
+        for at in indexes.iter().copied().filter(|at| self.candidates[*at].item.kept).collect::<Vec<_>>() {
+            self.take(at);
+        }
         let mut fits = None;
         for some in [&indexes, &short] {
-            let cost: usize = some.iter().map(|at| self.cost(*at, &self.candidates[*at].item.text)).sum();
-            fits = fits.or_else(|| (cost <= limit).then(|| some.clone()));
+            let open = some.iter().filter(|at| self.candidates[**at].taken.is_none());
+            let cost: usize = open.map(|at| self.cost(*at)).sum();
+            fits = fits.or_else(|| (cost <= self.left).then(|| some.clone()));
         }
-        self.left = limit;
+        fits.into_iter().flatten().for_each(|at| self.take(at));
         let newest = indexes.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
-        for at in fits.iter().flatten().copied() {
-            self.take(at, self.candidates[at].item.text.clone());
+        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.budget.units / NEWEST_PART) {
+            self.take(at);
         }
-        if let Some(at) = newest.filter(|at| self.candidates[*at].taken.is_none()) {
-            let text = self.candidates[at].item.text.clone();
-            if self.cost(at, &text) <= self.budget.units / NEWEST_PART {
-                self.take(at, text);
-            }
-        }
-        let taken: HashSet<Order> = indexes
-            .iter()
-            .filter(|at| self.candidates[**at].taken.is_some())
-            .map(|at| self.candidates[*at].item.order.whole())
-            .collect();
+        let is_taken = |at: &&usize| self.candidates[**at].taken.is_some();
+        let taken: HashSet<i64> = indexes.iter().filter(is_taken).map(|at| self.candidates[*at].item.order.0).collect();
         // Texts that are not there whole go, and so do the pieces of those that are.
         for candidate in &mut self.candidates {
-            let is_whole = taken.contains(&candidate.item.order.whole());
+            let is_whole = taken.contains(&candidate.item.order.0);
             let goes = match candidate.item.origin {
                 Origin::Typed => !is_whole,
                 Origin::TypedPiece => is_whole,
@@ -369,20 +347,17 @@ impl<'a> Selection<'a> {
         self.left = all - (limit - self.left);
     }
 
-    /// Takes what was done last, in the longest form that fits into its part: the next reader goes on from there, even if
-    /// it adds few words that are new.
+    /// Takes what was done last, if it fits into its part: the next reader goes on from there, even if it adds few words
+    /// that are new.
     fn newest_step(&mut self) {
-        let is_step = |candidate: &&Candidate| {
-            let Item { topic, origin, order, .. } = &candidate.item;
-            *topic == Topic::InProgress && *origin == Origin::Fact && matches!(order, Order::At(..))
+        let is_step = |at: &usize| {
+            let Item { topic, origin, order, .. } = &self.candidates[*at].item;
+            *topic == Topic::InProgress && *origin == Origin::Fact && *order < Order::STATE
         };
-        let steps = self.candidates.iter().filter(is_step).map(|candidate| candidate.item.order);
-        let Some(newest) = steps.max() else { return };
-        let at = self.candidates.iter().position(|one| is_step(&one) && one.item.order == newest).expect("it is there");
-        let item = &self.candidates[at].item;
-        let mut forms = std::iter::once(&item.text).chain(&item.shorter);
-        let form = forms.find(|form| self.cost(at, form) <= self.left / STEP_PART).cloned();
-        form.into_iter().for_each(|form| self.take(at, form));
+        let newest = (0..self.candidates.len()).filter(is_step).max_by_key(|at| self.candidates[*at].item.order);
+        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.left / STEP_PART) {
+            self.take(at);
+        }
     }
 
     /// Takes the lines that add most for their length, until none fits.
@@ -407,28 +382,23 @@ impl<'a> Selection<'a> {
                 heap.push((now, Reverse(at)));
                 continue;
             }
-            let item = &self.candidates[at].item;
-            let forms: Vec<String> = std::iter::once(&item.text).chain(&item.shorter).cloned().collect();
-            if let Some(form) = forms.into_iter().find(|form| self.cost(at, form) <= self.left) {
-                self.take(at, form);
-            }
+            self.take(at);
         }
     }
 
-    /// Takes a candidate in one of its forms, if it fits and is not there in the same words.
-    fn take(&mut self, at: usize, form: String) {
+    /// Takes a candidate, if it fits and is not there in the same words.
+    fn take(&mut self, at: usize) {
         let Some(section) = self.candidates[at].section else { return };
-        let cost = self.cost(at, &form);
-        let repeats = |other: &usize| self.candidates[*other].item.text == form;
-        if cost > self.left || self.order.iter().any(repeats) {
+        let cost = self.cost(at);
+        let repeats = |other: &usize| self.candidates[*other].item.text == self.candidates[at].item.text;
+        if self.candidates[at].taken.is_some() || cost > self.left || self.order.iter().any(repeats) {
             return;
         }
         self.left -= cost;
         self.opened.insert(section);
         self.begun.extend(self.candidates[at].item.piece_of());
         self.order.push(at);
-        let candidate = &mut self.candidates[at];
-        (candidate.item.text, candidate.taken) = (form, Some(cost));
+        self.candidates[at].taken = Some(cost);
         self.coverage.say(&self.candidates[at].terms);
     }
 
@@ -450,8 +420,11 @@ impl<'a> Selection<'a> {
     }
 
     /// The units that a line costs, with its bullet and with the heading of a section that is not there yet.
-    fn cost(&self, at: usize, text: &str) -> usize {
-        let Some(section) = self.candidates[at].section else { return usize::MAX };
+    fn cost(&self, at: usize) -> usize {
+        let Candidate { item: Item { text, .. }, section: Some(section), .. } = &self.candidates[at] else {
+            return usize::MAX;
+        };
+        let section = *section;
         let Section { heading, bullet, .. } = &self.form.sections[section];
         let opens = self.form.skips_empty() && !self.opened.contains(&section);
         let heading = if opens { self.budget.measure(heading) + self.budget.measure("\n\n") } else { 0 };
@@ -464,6 +437,15 @@ impl<'a> Selection<'a> {
 
     /// The lines of each section, in their order.
     fn lines(&self) -> HashMap<usize, Vec<String>> {
+        let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
+        for (section, _, line) in self.placed() {
+            lines.entry(section).or_default().push(line);
+        }
+        lines
+    }
+
+    /// All lines by section, each with the place of its first item.
+    fn placed(&self) -> Vec<(usize, Order, String)> {
         let mut taken: Vec<(usize, &Item)> = self
             .order
             .iter()
@@ -474,16 +456,15 @@ impl<'a> Selection<'a> {
             let by_position = left_section.cmp(right_section).then_with(|| position(left).cmp(&position(right)));
             by_position.then_with(|| left.text.cmp(&right.text))
         });
-        let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
-        let mut before: Option<(usize, &Item)> = None;
+        let mut lines: Vec<(usize, Order, String)> = Vec::new();
+        let mut before: Option<&Item> = None;
         for (section, item) in taken {
-            let lines = lines.entry(section).or_default();
-            let joined = before.filter(|(other, _)| *other == section).zip(lines.last());
-            match joined.and_then(|((_, before), line)| item.joined(before, line)) {
-                Some(line) => *lines.last_mut().expect("a line before") = line,
-                None => lines.push(item.text.clone()),
+            let last = lines.last_mut().filter(|(other, ..)| *other == section);
+            match last.zip(before).and_then(|((.., line), before)| Some((item.joined(before, line)?, line))) {
+                Some((joined, line)) => *line = joined,
+                None => lines.push((section, item.order, item.text.clone())),
             }
-            before = Some((section, item));
+            before = Some(item);
         }
         lines
     }

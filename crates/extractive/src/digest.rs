@@ -8,10 +8,13 @@ use super::commands;
 use super::shape::is_prose;
 use super::text;
 use super::tools::{self, Kind, ToolUse};
+use longhand_core::model::Revision;
+use longhand_core::model::mark::{Words, WordsStance};
 use longhand_core::model::message::{MessageKind, Role};
-use longhand_core::model::part::{NOTE, PartBody, ResultStatus};
+use longhand_core::model::part::{PartBody, ResultStatus};
 use longhand_core::model::view::SourceMessage;
 use longhand_core::policy::calls::Calls;
+use longhand_core::policy::plan::slot;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
@@ -20,17 +23,12 @@ const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
 const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
 
-/// Maximum size of one text, in bytes; of a longer one the beginning and the end are kept.
+/// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an output in
+/// prose, in bytes; and of the beginning and the end of another output, beside the line that decides.
 const TEXT_BYTES_MAX: usize = 24_000;
-
-/// Maximum size of the changed text of one edit, in bytes.
 const CHANGE_BYTES_MAX: usize = 6_000;
-
-/// Sizes of the beginning and of the end of an output, in bytes, beside the line that decides.
 const OUTPUT_HEAD_BYTES: usize = 1_200;
 const OUTPUT_TAIL_BYTES: usize = 1_800;
-
-/// Maximum size of an output in prose, in bytes.
 const PROSE_BYTES_MAX: usize = 16_000;
 
 /// What a summary is made from.
@@ -38,12 +36,16 @@ const PROSE_BYTES_MAX: usize = 16_000;
 pub struct Digest {
     pub(super) length: i64,
     pub(super) entries: Vec<Entry>,
+    /// What becomes of the words of its messages, as clients decided. It is not stored: such a decision can be undone.
+    #[serde(skip)]
+    pub(super) words: Words,
 }
 
-/// A part of the history, with the index of its message.
+/// A part of the history, with the index of its message, and the revision of the original.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) at: i64,
+    pub(super) revision: Revision,
     pub(super) body: Body,
 }
 
@@ -54,8 +56,6 @@ pub(super) enum Body {
     Typed(String),
     /// A text of an agent.
     Said(String),
-    /// A text that an agent wrote with the role of a user.
-    Notice(String),
     /// A summary that somebody else wrote of this range.
     Summary(String),
     /// A tool call.
@@ -95,9 +95,6 @@ impl Digest {
                 let body = match (&*part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => Body::Typed(bounded(words, TEXT_BYTES_MAX)),
                     (PartBody::Text(words), Role::User | Role::Assistant) => Body::Said(bounded(words, TEXT_BYTES_MAX)),
-                    (PartBody::Marker(marker), Role::User) if marker.name == NOTE => {
-                        Body::Notice(bounded(&marker.text, OUTPUT_TAIL_BYTES))
-                    }
                     (PartBody::ToolCall(call), _) => {
                         let result = by_call.get(&part.id).map(|answer| answer.result);
                         let usage = tools::understand(&call.tool, &call.input_json);
@@ -113,10 +110,10 @@ impl Digest {
                     // and results are read with their calls.
                     _ => continue,
                 };
-                entries.push(Entry { at, body });
+                entries.push(Entry { at, revision: slot(source), body });
             }
         }
-        let mut digest = Self { length: messages.len() as i64, entries };
+        let mut digest = Self { length: messages.len() as i64, entries, words: Words::new() };
         digest.bound();
         digest
     }
@@ -135,9 +132,21 @@ impl Digest {
     #[must_use]
     pub fn with_summary(mut self, text: &str) -> Self {
         self.entries.retain(|entry| !matches!(entry.body, Body::Summary(_)));
-        self.entries.push(Entry { at: self.length, body: Body::Summary(bounded(text, 2 * TEXT_BYTES_MAX)) });
+        let body = Body::Summary(bounded(text, 2 * TEXT_BYTES_MAX));
+        self.entries.push(Entry { at: self.length, revision: 0, body });
         self.length += 1;
         self
+    }
+
+    /// The digest with what clients decided about the words of messages.
+    #[must_use]
+    pub(super) fn with_words(self, words: &Words) -> Self {
+        Self { words: words.clone(), ..self }
+    }
+
+    /// True if a client struck the words of an entry's message.
+    pub(super) fn is_struck(&self, entry: &Entry) -> bool {
+        self.words.get(&entry.revision) == Some(&WordsStance::Struck)
     }
 
     /// The form in which a digest is stored.
@@ -170,7 +179,7 @@ impl Body {
     /// Everything that it says.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Typed(words) | Self::Said(words) | Self::Notice(words) | Self::Summary(words) => vec![words],
+            Self::Typed(words) | Self::Said(words) | Self::Summary(words) => vec![words],
             Self::Call(call) => {
                 let touched = call.usage.touches.iter().flat_map(|touch| [&touch.path, &touch.added, &touch.removed]);
                 let whole = touched.chain(&call.usage.command).chain([&call.output, &call.usage.about]);
@@ -184,7 +193,7 @@ impl Body {
         const AROUND: usize = 64;
         match self {
             Self::Typed(words) => (0, words.len() + AROUND),
-            Self::Said(words) | Self::Notice(words) | Self::Summary(words) => (1, words.len() + AROUND),
+            Self::Said(words) | Self::Summary(words) => (1, words.len() + AROUND),
             Self::Call(call) => {
                 let touched: usize =
                     call.usage.touches.iter().map(|touch| touch.added.len() + touch.removed.len()).sum();

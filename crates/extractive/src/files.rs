@@ -2,16 +2,12 @@
 //!
 //! An edit states the removed and the added text. A line that a later edit removes no longer holds.
 
-use super::commands;
 use super::text;
 use super::tools::{FileEffect, Kind};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of new lines kept of a file, the newest: no summary quotes more.
 const LINES_MAX: usize = 80;
-
-/// Maximum number of bytes read of one change.
-const CHANGE_BYTES_MAX: usize = 65_536;
 
 /// Maximum length of a quoted line, in characters.
 const LINE_CHARS_MAX: usize = 150;
@@ -74,8 +70,7 @@ impl Files {
         let file = self.file(&touch.path);
         file.is_new |= is_whole && file.changed_at.is_none() && !file.is_gone;
         (file.changed_at, file.is_gone, file.deleted_at) = (Some(at), false, None);
-        let removed = commands::head(&touch.removed, CHANGE_BYTES_MAX);
-        let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
+        let FileEffect { removed, added, .. } = touch;
         let old: HashSet<String> = removed.lines().map(quoted).collect();
         let new: HashSet<String> = added.lines().map(quoted).collect();
         if is_whole {
@@ -99,12 +94,9 @@ impl Files {
 
     /// Removes a file's lines: it was deleted, or restored to its earlier state.
     pub(super) fn forget(&mut self, path: &str, deleted_at: Option<i64>) {
-        /// Number of changed files searched by the end of the path, the newest.
-        const SEARCH_DEPTH: usize = 256;
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
-        let recent = self.changed.len().saturating_sub(SEARCH_DEPTH)..self.changed.len();
-        let found = exact.or_else(|| recent.rev().find(|position| self.changed[*position].path.ends_with(&ending)));
+        let found = exact.or_else(|| self.changed.iter().rposition(|file| file.path.ends_with(&ending)));
         let file = match (found, deleted_at) {
             (Some(position), _) => &mut self.changed[position],
             (None, Some(_)) => self.file(path),

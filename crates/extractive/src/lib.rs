@@ -17,9 +17,7 @@ mod coverage;
 mod digest;
 mod file_lists;
 mod files;
-mod headings;
 mod lines;
-mod previous;
 mod record;
 mod runs;
 mod shape;
@@ -30,9 +28,7 @@ mod text;
 mod tools;
 mod write;
 
-pub use carried::{
-    beside_supplied, completed, completed_beside, may_quote, tokens_max, what_happened, what_people_said,
-};
+pub use carried::{beside_supplied, completed, may_quote, tokens_max, what_happened, what_people_said};
 pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
 pub use digest::Digest;
-pub use write::{NAME, digest, digest_json, extract, write};
+pub use write::{NAME, digest, extract, write};

@@ -7,7 +7,7 @@ use super::claims::Judge;
 use super::compose::{Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
 use super::files::File;
-use super::record::{Commit, Note, Record};
+use super::record::{Commit, Record};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
@@ -16,9 +16,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 // Labels and separators of the lines.
-pub(super) const FIRST: &str = "First request: ";
-pub(super) const LATEST: &str = "Latest request: ";
-pub(super) const ASKED: &str = "To “";
+const FIRST: &str = "First request: ";
+const LATEST: &str = "Latest request: ";
+const ASKED: &str = "To “";
 pub(super) const ANSWERED: &str = "”, the user said: “";
 const TODO: &str = "To do: ";
 const DOING: &str = "Doing: ";
@@ -28,48 +28,36 @@ const UNCHECKED: &str = "Edited since the last check passed: ";
 const TO_COMMIT: &str = "Commit the changes";
 const NO_COMMIT: &str = "No commit was made of these changes";
 const EDITED_SINCE: &str = " (files were edited since)";
-const STOPPED: &str = "The user stopped it here";
 const ROOT: &str = "Working directory: ";
 const SAID: &str = "Said: ";
 const DELETED: &str = "Deleted: ";
 const ARROW: &str = " → ";
 const BETWEEN: &str = " · ";
-/// Labels of lines that are derived from other facts, and are not read back.
-pub(super) const DERIVED: [&str; 9] =
-    [TO_COMMIT, NO_COMMIT, STOPPED, UNCHECKED, UNCOMMITTED, ROOT, "No result yet: ", "Ran ", "Asked the user: "];
-
 /// Part of the budget of which the newest step gets a third, the one before it a quarter, and so on, in percent.
 const STEPS_PERCENT: usize = 15;
 
 /// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
 
-/// Maximum number of tasks, of steps with reasons, of notes, and of what an agent said, the newest: no summary holds
-/// more.
+/// Maximum number of commits, of steps with reasons, and of what an agent said, the newest: no summary holds more.
 const ENTRIES_MAX: usize = 600;
 const SAID_MAX: usize = 6_000;
 
 /// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
 
-/// Maximum number of changed files.
+/// Maximum numbers of changed files, of the newest checks, and of commands with the number of their runs; and the number of
+/// runs from which one counts.
 const FILES_MAX: usize = 60;
-
-/// Maximum number of the newest failures and checks.
 const CHECKS_MAX: usize = 12;
-
-/// Maximum number of commands with the number of their runs, and the number of runs from which one counts.
 const RUNS_MAX: usize = 12;
 const RUNS_MIN: usize = 3;
 
-/// Weight in coverage of the newest request, relative to the others.
+/// Weights in coverage: of the newest request, relative to the others; of what an agent said at the end of a turn, and on the
+/// way; and of what a tool printed for people, with the maximum number of such texts.
 const NEWEST_WEIGHT: f64 = 2.0;
-
-/// Weights in coverage of what an agent said at the end of a turn, and on the way.
 const ANSWER_WEIGHT: f64 = 0.8;
 const REMARK_WEIGHT: f64 = 0.25;
-
-/// Weight in coverage of what a tool printed for people, and the maximum number of such texts.
 const PRINTED_WEIGHT: f64 = 0.8;
 const PRINTED_MAX: usize = 120;
 
@@ -85,7 +73,6 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
     builder.typed(turns);
     builder.said(turns);
     builder.printed(printed);
-    builder.notes();
     builder.commits();
     builder.steps();
     builder.checks();
@@ -122,12 +109,7 @@ pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> 
         let label = [FIRST, LATEST].into_iter().find_map(|label| line.strip_prefix(label));
         label.map(str::to_owned).unwrap_or(line)
     };
-    let plain = |item: Item| Item {
-        topic: Topic::Goal,
-        text: bare(item.text),
-        shorter: item.shorter.into_iter().map(bare).collect(),
-        ..item
-    };
+    let plain = |item: Item| Item { topic: Topic::Goal, text: bare(item.text), ..item };
     builder.items.into_iter().map(plain).collect()
 }
 
@@ -174,7 +156,7 @@ impl<'a> LineBuilder<'a> {
             let mark = if replaced { REPLACED } else { "" };
             let text = text::one_line(&turn.text);
             // A short text that only tells an agent to go on says nothing, and is not repeated.
-            if is_nudge(&text) && turn.answers.is_none() && !seen.insert(text.to_lowercase()) {
+            if is_nudge(&text) && turn.answers.is_none() && !turn.kept && !seen.insert(text.to_lowercase()) {
                 continue;
             }
             let (topic, label) = match Some(turn.at) {
@@ -186,11 +168,11 @@ impl<'a> LineBuilder<'a> {
                 Some(question) => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(words)),
                 None => format!("{label}“{}”{mark}", inner(words)),
             };
-            let score = if label == LATEST { NEWEST_WEIGHT } else { 1.0 };
+            let score = if label == LATEST || turn.kept { NEWEST_WEIGHT } else { 1.0 };
             let whole = Item::new(topic, &line(&text, label), score, Order::at(turn.at));
-            self.items.push(whole.of(Origin::Typed, &text));
+            self.items.push(Item { kept: turn.kept, ..whole.of(Origin::Typed, &text) });
             for (number, piece) in turn.pieces() {
-                let order = Order::At(turn.at, 1 + number);
+                let order = Order(turn.at, 1 + number);
                 let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), score, order);
                 self.items.push(item.of(Origin::TypedPiece, &piece));
             }
@@ -200,7 +182,7 @@ impl<'a> LineBuilder<'a> {
                 "" => format!("“{}”", inner(&reply.answer)),
                 question => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(&reply.answer)),
             };
-            let item = Item::new(Topic::Constraints, &text, 1.0, Order::At(reply.at, 1));
+            let item = Item::new(Topic::Constraints, &text, 1.0, Order(reply.at, 1));
             self.items.push(item.clone().of(Origin::Typed, &reply.answer));
             self.items.push(item.of(Origin::TypedPiece, &reply.answer));
         }
@@ -227,32 +209,17 @@ impl<'a> LineBuilder<'a> {
             let says = |piece: &(usize, String)| !piece.1.ends_with([':', '：']);
             for (number, piece) in turn.pieces().into_iter().filter(says).take(left) {
                 left -= 1;
-                self.quote(Topic::Context, &piece, weight, Order::At(turn.at, number));
+                self.quote(Topic::Context, &piece, weight, Order(turn.at, number));
             }
         }
     }
 
-    /// Adds the statements of texts that tools printed.
+    /// Adds the statements of texts that tools printed, and of summaries by others.
     fn printed(&mut self, texts: &[(i64, &str)]) {
         for (at, text) in texts.iter().rev().take(PRINTED_MAX) {
             for (number, piece) in statements::pieces(text) {
                 let weight = PRINTED_WEIGHT * (0.2 + 0.8 * self.record.recency(*at));
-                self.quote(Topic::Context, &piece, weight, Order::At(*at, number));
-            }
-        }
-    }
-
-    /// Adds the lines of an earlier summary.
-    fn notes(&mut self) {
-        for (number, note) in self.record.notes.iter().enumerate().rev().take(ENTRIES_MAX) {
-            let Note { topic, words, at } = note;
-            // A newer outcome of the same check, or a newer list of tasks, takes its place.
-            let is_known = |check: &Check| words.starts_with(&text::code(&check.command));
-            let is_task = [TODO, DOING, DID].iter().any(|label| words.starts_with(label));
-            let is_old = self.record.checks.all.iter().any(is_known) || is_task && !self.record.todos.is_empty();
-            if !is_old && self.judge.judge(words).is_none() {
-                let item = Item::new(*topic, words, ANSWER_WEIGHT, Order::At(*at, number));
-                self.items.push(item.of(Origin::Said, words));
+                self.quote(Topic::Context, &piece, weight, Order(*at, number));
             }
         }
     }
@@ -292,11 +259,8 @@ impl<'a> LineBuilder<'a> {
             };
             let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
             if !lines.is_empty() {
-                let item = Item::new(topic, &with_lines(&unlike_facts(&step.words), &lines), score, Order::at(step.at));
-                // Without a line, a step is an announcement.
-                let short = self.lines(number, DETAIL_MIN);
-                let words = unlike_facts(&text::clip(&step.words, DETAIL_MIN));
-                self.items.push(if short.is_empty() { item } else { item.or(&with_lines(&words, &short)) });
+                let line = with_lines(&unlike_facts(&step.words), &lines);
+                self.items.push(Item::new(topic, &line, score, Order::at(step.at)));
             }
         }
     }
@@ -320,8 +284,7 @@ impl<'a> LineBuilder<'a> {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(" ({detail})") };
                     self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, Order::at(check.at));
                 }
-                Outcome::Failed | Outcome::Stopped => {
-                    let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
+                Outcome::Failed => {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(": {detail}") };
                     // A failure that may be fixed blocks nothing.
                     let (topic, score) = if is_old {
@@ -329,7 +292,7 @@ impl<'a> LineBuilder<'a> {
                     } else {
                         (Topic::Blocked, aged)
                     };
-                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, Order::at(check.at));
+                    self.add(topic, &format!("{} failed{detail}{since}", check.named()), score, Order::at(check.at));
                 }
             }
         }
@@ -357,6 +320,18 @@ impl<'a> LineBuilder<'a> {
             let line = format!("Ran {times}: {}{failed}{now}{figure}", text::code(&run.command));
             self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
+        let mut changes: Vec<_> =
+            self.record.runs.all.iter().filter(|run| run.changes && run.count < RUNS_MIN).collect();
+        changes.sort_by_key(|run| Reverse(run.at));
+        for (rank, run) in changes.into_iter().take(RUNS_MAX).enumerate() {
+            let failed = if run.passes || run.failure.is_empty() {
+                String::new()
+            } else {
+                format!(" failed: {}", text::code(&run.failure))
+            };
+            let line = format!("Ran {}{failed}", text::code(&run.command));
+            self.add(Topic::Done, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
+        }
     }
 
     /// Adds the newest list of tasks.
@@ -377,17 +352,6 @@ impl<'a> LineBuilder<'a> {
     /// Adds the state of the work at the end of the history.
     fn position(&mut self) {
         let record = self.record;
-        let asks = text::question(&record.last_reply).filter(|_| record.acted_at <= record.replied_at);
-        let is_answered = record.asked_at > record.replied_at;
-        if let Some(question) = asks.filter(|_| !is_answered) {
-            self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, Order::Last);
-        }
-        for call in record.unanswered.iter().rev().take(3) {
-            self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, Order::State);
-        }
-        if record.stopped_at.is_some() && record.stopped_at >= record.acted_at.max(record.replied_at) {
-            self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, Order::Last);
-        }
         let is_changing = record.steps.len().checked_sub(1).is_some_and(|last| self.by_step.contains_key(&last));
         let last = record.steps.last().filter(|step| !is_changing && self.is_unfinished() && !step.words.is_empty());
         if let Some(step) = last {
@@ -404,13 +368,13 @@ impl<'a> LineBuilder<'a> {
         let unchecked = passed.first().map(|check| self.changed_since(Some(check.at))).unwrap_or_default();
         let has_commits = committed_at.is_some();
         if !has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{NO_COMMIT}: {uncommitted}"), 1.0, Order::State);
+            self.add(Topic::InProgress, &format!("{NO_COMMIT}: {uncommitted}"), 1.0, Order::STATE);
         }
         if has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::State);
+            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::STATE);
         }
         if !unchecked.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::State);
+            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::STATE);
         }
         if has_commits && !uncommitted.is_empty() {
             self.add(Topic::NextSteps, TO_COMMIT, 1.3, Order::at(record.length + 100));
@@ -424,7 +388,7 @@ impl<'a> LineBuilder<'a> {
         deleted.sort_by_key(|file| Reverse(file.deleted_at));
         if !deleted.is_empty() {
             let shown: Vec<String> = deleted.iter().take(8).map(|file| self.shown(&file.path)).collect();
-            self.add(Topic::Files, &format!("{DELETED}{}", shown.join(", ")), 1.0, Order::Last);
+            self.add(Topic::Files, &format!("{DELETED}{}", shown.join(", ")), 1.0, Order::LAST);
         }
     }
 
@@ -432,7 +396,7 @@ impl<'a> LineBuilder<'a> {
     fn files(&mut self) {
         if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
-            self.add(Topic::Files, &text, 9.0, Order::First);
+            self.add(Topic::Files, &text, 9.0, Order::FIRST);
         }
         let mut changed: Vec<&File> = self.record.files.changed.iter().filter(|file| !file.is_gone).collect();
         changed.sort_by_key(|file| Reverse(file.changed_at));
@@ -451,10 +415,7 @@ impl<'a> LineBuilder<'a> {
         };
         for (folder, (rank, bases)) in folders {
             let line = line_of(folder, &bases);
-            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), Order::at(rank as i64));
-            // The newest files come first.
-            let few = |count: usize| line_of(folder, &bases[..bases.len().min(count)]);
-            self.items.push(item.or(&few(3)).or(&few(1)));
+            self.add(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), Order::at(rank as i64));
         }
     }
 

@@ -1,8 +1,7 @@
 //! The record of a history: tasks, steps, checks and changes, each with its last state.
 //!
 //! A digest is read once, in order. Facts are kept by their subject (a check, a line of a file, a list of tasks), so that
-//! the newest fact about a subject counts. Positions (`at`) are indexes of messages; those of facts from an earlier
-//! summary are negative.
+//! the newest fact about a subject counts. Positions (`at`) are indexes of messages.
 
 use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
@@ -12,7 +11,6 @@ use super::runs::Runs;
 use super::statements::{Turn, is_nudge};
 use super::text;
 use super::tools::{self, Kind, ToolUse};
-use longhand_core::policy::Topic;
 use regex::Regex;
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -51,14 +49,6 @@ pub(super) struct Reply {
     pub(super) answer: String,
 }
 
-/// A line of an earlier summary that no other field has.
-#[derive(Debug, Clone)]
-pub(super) struct Note {
-    pub(super) topic: Topic,
-    pub(super) words: String,
-    pub(super) at: i64,
-}
-
 /// The facts known at the end of a history.
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -71,19 +61,10 @@ pub(super) struct Record {
     pub(super) runs: Runs,
     /// What a person answered to tools.
     pub(super) replies: Vec<Reply>,
-    /// Lines of an earlier summary.
-    pub(super) notes: Vec<Note>,
     pub(super) todos: Vec<tools::Task>,
     pub(super) pushed_at: Option<i64>,
-    pub(super) last_reply: String,
     pub(super) replied_at: Option<i64>,
     pub(super) acted_at: Option<i64>,
-    /// Position at which the user last stopped the model.
-    pub(super) stopped_at: Option<i64>,
-    /// The last call that the user rejected, with the words before it.
-    pub(super) rejected: String,
-    /// Calls at the end without a result.
-    pub(super) unanswered: Vec<String>,
     pub(super) length: i64,
     commit_ids: HashSet<String>,
 }
@@ -102,24 +83,21 @@ impl Record {
                 }
             }
             match &entry.body {
-                Body::Call(call) => self.act(entry.at, call),
-                Body::Notice(words) => self.note_of_agent(entry.at, words),
+                Body::Call(call) => {
+                    let replies = self.replies.len();
+                    self.act(entry.at, call);
+                    if digest.is_struck(entry) {
+                        self.replies.truncate(replies);
+                    }
+                }
                 Body::Typed(_) | Body::Said(_) | Body::Summary(_) => {}
             }
         }
     }
 
-    /// Reads an agent's text with the user's role, which may state that the user stopped the model.
-    fn note_of_agent(&mut self, at: i64, words: &str) {
-        if words.trim_start().starts_with("[Request interrupted") {
-            self.stopped_at = Some(at);
-            self.rejected.clear();
-        }
-    }
-
     /// Reads a text of the model.
     fn add_reply(&mut self, at: i64, words: &str) {
-        (self.last_reply, self.replied_at) = (words.to_owned(), Some(at));
+        self.replied_at = Some(at);
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
         let last = lines.last().map(|line| text::one_line(&text::plain(line.text))).unwrap_or_default();
@@ -137,25 +115,17 @@ impl Record {
 
     /// Reads a tool call with its result.
     fn act(&mut self, at: i64, entry: &Call) {
-        let Call { tool, usage: call, end, output } = entry;
+        let Call { usage: call, end, output, .. } = entry;
         self.acted_at = Some(at);
         let step = self.step(at);
         self.keep_tasks(call);
-        let path = call.touches.first().map(|touch| text::base_name(&touch.path).to_owned());
-        let what = call.command.clone().or(path);
-        let what = text::clip(&commands::shown(&what.unwrap_or_else(|| call.about.clone())), 160);
-        let what = format!("{tool} {}", text::code(&what));
         let outcome = match end {
-            None => return self.unanswered.push(what),
-            Some(End::Completed) => Outcome::Passed,
-            Some(End::Failed) if !was_stopped(output) => Outcome::Failed,
-            Some(End::Failed | End::Interrupted) => Outcome::Stopped,
+            Some(End::Completed) => Some(Outcome::Passed),
+            Some(End::Failed) => Some(Outcome::Failed),
+            // A run that somebody stopped has no outcome.
+            Some(End::Interrupted) | None => None,
         };
-        self.unanswered.clear();
-        let is_rejected = outcome == Outcome::Stopped && output.contains("doesn't want to proceed");
-        if is_rejected {
-            self.stopped_at = Some(at);
-            self.rejected = format!(" and rejected {what}");
+        if outcome == Some(Outcome::Failed) && output.contains("doesn't want to proceed") {
             let answer = output.split_once("the user said:").map_or("", |(_, answer)| answer.trim());
             if !answer.is_empty() {
                 let answer = text::one_line(&text::spoken(answer));
@@ -163,13 +133,9 @@ impl Record {
             }
             return;
         }
-        for touch in &call.touches {
-            match touch.kind {
-                Kind::Edit | Kind::Write if outcome == Outcome::Passed && !output.starts_with("Error") => {
-                    self.files.change(touch, at, step);
-                }
-                _ => {}
-            }
+        if outcome == Some(Outcome::Passed) && !output.starts_with("Error") {
+            let changes = call.touches.iter().filter(|touch| matches!(touch.kind, Kind::Edit | Kind::Write));
+            changes.for_each(|touch| self.files.change(touch, at, step));
         }
         match (&call.command, call.kind) {
             (Some(command), _) => self.run(at, command, outcome, output),
@@ -198,7 +164,7 @@ impl Record {
     }
 
     /// Reads a command line with its outcome.
-    fn run(&mut self, at: i64, command: &str, outcome: Outcome, output: &str) {
+    fn run(&mut self, at: i64, command: &str, outcome: Option<Outcome>, output: &str) {
         let parts = commands::simple(command);
         let folder = commands::folder(command).unwrap_or_default();
         let relevant: Vec<(&str, Purpose)> = parts
@@ -209,12 +175,12 @@ impl Record {
         let verifies = relevant.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
         // A program may print anything; only the output of a check is trusted to report a failure by its text.
         let reports = relevant.iter().any(|(_, purpose)| *purpose != Purpose::Run);
-        let hides_failure = outcome == Outcome::Passed && reports && commands::reports_failure(output);
-        let outcome = if hides_failure { Outcome::Failed } else { outcome };
+        let hides_failure = reports && commands::reports_failure(output);
         // Of a command in the background no outcome is known.
-        if outcome == Outcome::Passed && output.contains("background with ID: ") {
+        let Some(outcome) = outcome.filter(|_| !output.contains("background with ID: ")) else {
             return relevant.iter().for_each(|(part, _)| self.checks.forget(part, folder));
-        }
+        };
+        let outcome = if hides_failure { Outcome::Failed } else { outcome };
         self.runs.count(&relevant, outcome, output, at);
         if outcome != Outcome::Passed {
             // Of a line with one check that one failed: whatever prepares it is no check.
@@ -287,35 +253,12 @@ impl Record {
         if !call.tasks.is_empty() {
             self.todos.clone_from(&call.tasks);
         }
-        match &call.task_step {
-            Some((None, task)) => self.todos.push(task.clone()),
-            Some((Some(number), task)) => {
-                if let Some(known) = number.checked_sub(1).and_then(|position| self.todos.get_mut(position)) {
-                    known.progress = task.progress;
-                }
-            }
-            None => {}
-        }
     }
 
     /// The importance of a position by its age: 1 at the end, and halved by each quarter of the history that follows
-    /// it. A short history does not age, and facts from an earlier summary count as old.
+    /// it. A short history does not age.
     pub(super) fn recency(&self, at: i64) -> f64 {
-        if at < 0 {
-            return 0.2 + 0.001 * (at as f64).max(-100.0);
-        }
         let half_life = (self.length as f64 / 4.0).max(12.0);
         0.5_f64.powf((self.length - at - 1) as f64 / half_life)
     }
-}
-
-/// True if an error reports that the user or a timeout stopped the tool.
-pub(super) fn was_stopped(output: &str) -> bool {
-    let head = commands::head(output, 4_000).to_lowercase();
-    let tail = commands::tail(output, 400).to_lowercase();
-    [head, tail].iter().any(|text| {
-        ["aborted", "timed out", "interrupted", "was rejected", "doesn't want to proceed"]
-            .iter()
-            .any(|words| text.contains(words))
-    })
 }

@@ -5,9 +5,6 @@ use super::commands::{self, Purpose};
 use super::text;
 use std::collections::HashMap;
 
-/// Maximum number of commands to remember.
-const COMMANDS_MAX: usize = 2_000;
-
 /// Maximum length of a command that is remembered, in characters.
 const COMMAND_CHARS_MAX: usize = 240;
 
@@ -24,6 +21,8 @@ pub(super) struct Run {
     pub(super) failure: String,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
+    /// True if it changes something that is no file of the work: a tracker, a branch, a service, what is installed.
+    pub(super) changes: bool,
     pub(super) at: i64,
 }
 
@@ -43,13 +42,11 @@ impl Runs {
         for (part, purpose) in relevant {
             let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
             let next = self.all.len();
-            if next >= COMMANDS_MAX && !self.by_command.contains_key(&command) {
-                continue;
-            }
             let position = *self.by_command.entry(command.clone()).or_insert(next);
             if position == next {
                 let (failure, figure) = (String::new(), String::new());
-                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, at });
+                let changes = *purpose == Purpose::Change;
+                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, changes, at });
             }
             let run = &mut self.all[position];
             (run.count, run.at, run.passes) = (run.count + 1, at, outcome == Outcome::Passed);

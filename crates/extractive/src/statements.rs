@@ -1,10 +1,11 @@
 //! Statements: what people typed and what agents said, without wrappings and pasted text, in pieces that stand alone.
 
 use super::commands;
-use super::digest::{Body, Digest};
+use super::digest::{Body, Digest, Entry};
 use super::shape::{is_machine_made, is_prose};
 use super::text::{self, is_wide};
 use super::tools::Kind;
+use longhand_core::model::mark::WordsStance;
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -46,35 +47,65 @@ pub(super) struct Turn {
     pub(super) ends_turn: bool,
     /// The end of the agent's text that a person's short text answers.
     pub(super) answers: Option<String>,
+    /// True if a client wants its words to stay.
+    pub(super) kept: bool,
 }
 
 impl Turn {
+    pub(super) fn new(at: i64, typed: bool, text: String) -> Self {
+        Self { at, typed, text, ends_turn: false, answers: None, kept: false }
+    }
+
     /// Its statements, in order.
     pub(super) fn pieces(&self) -> Vec<(usize, String)> {
         pieces(&self.text)
     }
 }
 
-/// The outputs of tools in prose, each with its position; a file can be read again. Of several that are the same in their first
-/// line, the last one counts.
+/// The outputs of tools in prose and the summaries of others, each with its position; a file can be read again. Of several
+/// that are the same in their first line, the last one counts.
 pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
     let mut texts: Vec<(i64, &str)> = Vec::new();
     for entry in &digest.entries {
-        if let Body::Call(call) = &entry.body
-            && !matches!(call.usage.kind, Kind::Read | Kind::Edit | Kind::Write | Kind::Ask)
-            && call.usage.command.as_deref().is_none_or(commands::prints_texts)
-            && is_prose(&call.output)
-        {
-            let head = |output: &str| output.lines().next().map(str::to_owned);
-            texts.retain(|(_, other)| head(other) != head(&call.output));
-            texts.push((entry.at, &call.output));
-        }
+        let text = match &entry.body {
+            Body::Summary(text) => text,
+            Body::Call(call)
+                if !matches!(call.usage.kind, Kind::Read | Kind::Edit | Kind::Write | Kind::Ask)
+                    && call.usage.command.as_deref().is_none_or(commands::prints_texts)
+                    && is_prose(&call.output) =>
+            {
+                &call.output
+            }
+            _ => continue,
+        };
+        texts.retain(|(_, other)| other.lines().next() != text.lines().next());
+        texts.push((entry.at, text));
     }
     texts
 }
 
-/// The texts of a digest, in order.
+/// The texts of a digest, in order, without those of people that clients struck, and with those that they keep.
 pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
+    let mut turns = spoken(digest);
+    let marked = digest.entries.iter().filter_map(|entry| Some((entry, *digest.words.get(&entry.revision)?)));
+    for (Entry { at, body, .. }, stance) in marked {
+        match (stance, body) {
+            (WordsStance::Struck, _) => turns.retain(|turn| turn.at != *at || !turn.typed),
+            (WordsStance::Kept, Body::Typed(words)) => {
+                let place = turns.partition_point(|turn| turn.at < *at);
+                match turns.get_mut(place).filter(|turn| turn.at == *at) {
+                    Some(turn) => turn.kept = true,
+                    None => turns.insert(place, Turn { kept: true, ..Turn::new(*at, true, words.clone()) }),
+                }
+            }
+            (WordsStance::Kept, _) => {}
+        }
+    }
+    turns
+}
+
+/// The texts of a digest, in order.
+fn spoken(digest: &Digest) -> Vec<Turn> {
     let printed = printed_lines(digest);
     let mut turns: Vec<Turn> = Vec::new();
     // True if the last entry was a text of an agent.
@@ -83,7 +114,7 @@ pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
         let (typed, words) = match &entry.body {
             Body::Typed(words) => (true, text::spoken(words)),
             Body::Said(words) => (false, words.clone()),
-            Body::Call(_) | Body::Notice(_) | Body::Summary(_) => {
+            Body::Call(_) | Body::Summary(_) => {
                 replied = false;
                 continue;
             }
@@ -94,7 +125,7 @@ pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
         if let Some(last) = turns.last_mut().filter(|last| typed && replied && !last.typed) {
             last.ends_turn = true;
         }
-        turns.push(Turn { at: entry.at, typed, text: words, ends_turn: false, answers: None });
+        turns.push(Turn::new(entry.at, typed, words));
         replied = !typed;
     }
     if let Some(last) = turns.last_mut().filter(|last| replied && !last.typed) {

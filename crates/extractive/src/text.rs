@@ -87,19 +87,18 @@ pub(super) fn clip(text: &str, limit: usize) -> String {
         return head[..end_of_sentence].trim_end().to_owned();
     }
     let blank = head.rfind(|letter: char| letter.is_whitespace() || is_wide(letter)).filter(|blank| *blank >= least);
-    let clipped = head[..blank.unwrap_or_else(|| last_boundary(head))].trim_end();
+    let last = || head.char_indices().last().map_or(0, |(at, _)| at);
+    let clipped = head[..blank.unwrap_or_else(last)].trim_end();
     let quote = if clipped.matches('`').count().is_multiple_of(2) { "" } else { "`" };
     format!("{clipped}{quote}…")
-}
-
-fn last_boundary(head: &str) -> usize {
-    head.char_indices().last().map_or(0, |(at, _)| at)
 }
 
 /// True if a letter belongs to a script that is written without spaces.
 pub(super) fn is_wide(letter: char) -> bool {
     let is_kana_or_hangul = matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
-    is_kana_or_hangul || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
+    // Thai, Lao, Burmese and Khmer.
+    let is_southern = matches!(letter, '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
+    is_kana_or_hangul || is_southern || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
 }
 
 /// The byte offsets right after each sentence of one line.
@@ -155,8 +154,6 @@ pub(super) fn sentences_of(line: &str) -> Vec<&str> {
 pub(super) struct Line<'a> {
     /// The mark at its beginning.
     pub(super) lead: Lead,
-    /// Its indentation, in bytes.
-    pub(super) indent: usize,
     /// The rest.
     pub(super) text: &'a str,
 }
@@ -164,14 +161,12 @@ pub(super) struct Line<'a> {
 /// The mark at the beginning of a line of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// None.
+    /// None, or a number.
     Plain,
     /// Hashes (`#`).
     Heading,
     /// A bullet, or a ticked check box.
     Bullet,
-    /// A number.
-    Number,
     /// An empty check box.
     Unchecked,
 }
@@ -193,9 +188,8 @@ pub(super) fn prose(text: &str) -> Vec<Line<'_>> {
         {
             continue;
         }
-        let indent = raw.len() - raw.trim_start().len();
         let (lead, text) = lead_of(trimmed);
-        lines.push(Line { lead, indent, text });
+        lines.push(Line { lead, text });
     }
     lines
 }
@@ -206,10 +200,9 @@ fn lead_of(line: &str) -> (Lead, &str) {
         return (Lead::Heading, hashes.trim());
     }
     let bullet = ["- ", "* ", "• ", "+ ", "– ", "· "].iter().find_map(|mark| line.strip_prefix(mark));
-    let (lead, rest) = match (bullet, numbered(line)) {
-        (Some(rest), _) => (Lead::Bullet, rest),
-        (None, Some(rest)) => (Lead::Number, rest),
-        (None, None) => (Lead::Plain, line),
+    let (lead, rest) = match bullet {
+        Some(rest) => (Lead::Bullet, rest),
+        None => (Lead::Plain, numbered(line).unwrap_or(line)),
     };
     let behind = |marks: &[&str]| marks.iter().find_map(|mark| rest.trim_start().strip_prefix(mark));
     if let Some(rest) = behind(&["[ ]", "☐", "⬜"]) {
@@ -236,12 +229,4 @@ pub(super) fn base_name(path: &str) -> &str {
 /// Removes emphasis, which means nothing in a quotation.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")
-}
-
-/// The question at the end of a text.
-pub(super) fn question(words: &str) -> Option<String> {
-    let lines = prose(words);
-    let line = lines.last().filter(|line| line.text.ends_with(['?', '？']))?;
-    let plain = plain(line.text);
-    sentences_of(&plain).last().map(|sentence| clip(sentence, 240))
 }

@@ -57,8 +57,6 @@ pub(super) struct ToolUse {
     pub(super) touches: Vec<FileEffect>,
     pub(super) command: Option<String>,
     pub(super) tasks: Vec<Task>,
-    /// Its change to one task of a list that is kept elsewhere, by its number from one, or a new task.
-    pub(super) task_step: Option<(Option<usize>, Task)>,
     /// The first text of its input, which describes the call if nothing else does.
     pub(super) about: String,
 }
@@ -76,23 +74,21 @@ const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
 const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
 const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
-const ASKERS: &[&str] = &["ask", "question", "elicit", "followup"];
+const ASKERS: &[&str] = &["question", "elicit", "followup"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
 /// Parses a tool call. An input that is not JSON is treated as a text.
 pub(super) fn understand(tool: &str, input_json: &str) -> ToolUse {
     let input: Value = serde_json::from_str(input_json).unwrap_or_else(|_| Value::String(input_json.to_owned()));
-    let verbs = verbs_of(tool);
+    let name = tool.rsplit("__").next().unwrap_or(tool).to_ascii_lowercase();
     let path =
         PATH_KEYS.split(' ').find_map(|key| input.get(key).and_then(Value::as_str)).filter(|path| !path.is_empty());
     let command = COMMAND_KEYS.iter().find_map(|key| input.get(*key).and_then(command_text));
     let tasks = tasks_of(&input);
     let patched = patched(&input);
-    let task_step = task_step_of(&verbs, &input);
-    let kind = if tasks.is_empty() && task_step.is_none() {
-        kind_of(&verbs, path.is_some(), command.as_deref(), !patched.is_empty())
-    } else {
-        Kind::Other
+    let kind = match tasks.is_empty() {
+        true => kind_of(&name, path.is_some(), command.as_deref(), !patched.is_empty()),
+        false => Kind::Other,
     };
     let command = command.filter(|_| kind == Kind::Command);
     let touches = match (patched.is_empty(), path) {
@@ -105,7 +101,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> ToolUse {
         about.get_or_insert(text);
     });
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
-    ToolUse { kind, touches, command, tasks, task_step, about }
+    ToolUse { kind, touches, command, tasks, about }
 }
 
 /// The changes of a call to the file it names, one per edited place.
@@ -123,28 +119,8 @@ fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<FileEffect> {
     }
 }
 
-/// The words of a tool's name, in lower case: `mcp__files__readFile` has `read` and `file`.
-fn verbs_of(tool: &str) -> Vec<String> {
-    let name = tool.rsplit("__").next().unwrap_or(tool);
-    let mut words = vec![String::new()];
-    let mut was_lower = false;
-    for letter in name.chars() {
-        if !letter.is_ascii_alphanumeric() || letter.is_ascii_uppercase() && was_lower {
-            words.push(String::new());
-        }
-        if letter.is_ascii_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.push(letter.to_ascii_lowercase());
-        }
-        was_lower = letter.is_ascii_lowercase();
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bool) -> Kind {
-    let has_verb = |known: &[&str]| verbs.iter().any(|verb| known.iter().any(|word| verb.contains(word)));
+fn kind_of(name: &str, has_path: bool, command: Option<&str>, is_patch: bool) -> Kind {
+    let has_verb = |known: &[&str]| known.iter().any(|word| name.contains(word));
     if is_patch {
         return Kind::Edit;
     }
@@ -165,7 +141,7 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
         Kind::Edit
     } else if has_path && has_verb(WRITERS) {
         Kind::Write
-    } else if verbs.iter().any(|verb| ASKERS.contains(&verb.as_str())) {
+    } else if name.starts_with("ask") || has_verb(ASKERS) {
         Kind::Ask
     } else if has_verb(SEARCHERS) {
         Kind::Other
@@ -213,21 +189,6 @@ fn progress_of(entry: &Value) -> Option<Progress> {
         "cancelled" | "canceled" | "dropped" | "deleted" | "skipped" => Progress::Dropped,
         _ => Progress::Pending,
     })
-}
-
-/// The change of tools that maintain a list task by task: one adds (`subject`), one updates (`taskId`, `status`).
-fn task_step_of(verbs: &[String], input: &Value) -> Option<(Option<usize>, Task)> {
-    if !verbs.iter().any(|verb| verb.starts_with("task") || verb.starts_with("todo")) {
-        return None;
-    }
-    if let Some(subject) = input.get("subject").and_then(Value::as_str)
-        && verbs.iter().any(|verb| matches!(verb.as_str(), "create" | "add"))
-    {
-        return Some((None, Task { text: subject.to_owned(), progress: Progress::Pending }));
-    }
-    let number = input.get("taskId").or_else(|| input.get("task_id"))?;
-    let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
-    Some((Some(usize::try_from(number).ok()?), Task { text: String::new(), progress: progress_of(input)? }))
 }
 
 /// The files of a patch in the form `*** Update File: path`, with the lines it removes and adds.

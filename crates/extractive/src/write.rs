@@ -1,13 +1,12 @@
 //! The text of a summary: its facts from the record, its lines in the sections of the preset, within the budget.
 
 use super::compose::{Budget, Form};
-use super::digest::{Body, Digest};
+use super::digest::Digest;
 use super::file_lists::file_lists;
-use super::record::{Note, Record};
+use super::record::Record;
 use super::statements::{self, Turn};
-use super::{compose, lines, previous};
+use super::{compose, lines};
 use longhand_core::model::view::SourceMessage;
-use longhand_core::policy::Topic;
 use longhand_core::policy::presets::pi::parameters::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
 
@@ -68,17 +67,18 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
 
 /// The digest of what a summary of this input covers: its messages, and what the summary before it covers.
 pub fn digest(input: &SummaryInput) -> Digest {
-    let earlier = input.previous_digest.as_deref().and_then(Digest::from_json);
     let messages = Digest::of(input.messages.iter().chain(&input.split_turn));
-    match earlier {
+    let digest = match earlier(input) {
         Some(earlier) => earlier.merged(messages),
         None => messages,
-    }
+    };
+    digest.with_words(&input.words)
 }
 
-/// The same as text, as a simulation keeps it.
-pub fn digest_json(input: &SummaryInput) -> String {
-    digest(input).to_json()
+/// The digest of what the previous summary covers; its text, if no digest of the originals is at hand.
+fn earlier(input: &SummaryInput) -> Option<Digest> {
+    let of_originals = input.previous_digest.as_deref().and_then(Digest::from_json);
+    of_originals.or_else(|| input.previous.as_deref().map(|text| Digest::default().with_summary(text)))
 }
 
 /// The facts and the texts of an input. With `carries` it includes what the previous summary covers.
@@ -88,27 +88,13 @@ pub(super) fn read<'a>(
     carries: bool,
 ) -> (Record, Vec<Turn>, Digest) {
     let mut digest = Digest::of(messages);
+    if carries && let Some(earlier) = earlier(input) {
+        digest = earlier.merged(digest);
+    }
+    digest = digest.with_words(&input.words);
+    let turns = statements::turns(&digest);
     let mut record = Record::default();
-    let mut turns = Vec::new();
-    match input.previous_digest.as_deref().filter(|_| carries).and_then(Digest::from_json) {
-        Some(earlier) => digest = earlier.merged(digest),
-        None => {
-            let goes_on = digest.entries.iter().any(|entry| matches!(entry.body, Body::Said(_) | Body::Call(_)));
-            let previous = input.previous.as_deref().filter(|_| carries);
-            turns = previous
-                .map(|summary| previous::recall(&mut record, summary, &input.rules, goes_on))
-                .unwrap_or_default();
-        }
-    }
-    turns.extend(statements::turns(&digest));
-    for entry in &digest.entries {
-        if let Body::Summary(words) = &entry.body {
-            let notes = statements::pieces(words).into_iter();
-            record.notes.extend(notes.map(|(_, words)| Note { topic: Topic::Context, words, at: entry.at }));
-        }
-    }
-    let read: Vec<Turn> = turns.iter().filter(|turn| turn.at >= 0).cloned().collect();
-    record.read(&digest, &read);
+    record.read(&digest, &turns);
     (record, turns, digest)
 }
 

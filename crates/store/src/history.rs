@@ -20,6 +20,7 @@ use crate::model::Revision;
 use crate::model::draft::Draft;
 use crate::model::event::Event;
 use crate::model::ids::{MessageId, PartId};
+use crate::model::mark::WordsStance;
 use crate::model::message::{Message, MessageStatus};
 use crate::model::part::NewPart;
 use std::sync::Arc;
@@ -343,6 +344,17 @@ impl History {
     /// Removes the pin of a message.
     pub async fn unpin(&self, session: SessionKey, caller: Requester, message: String) -> Result<Receipt> {
         self.rewrite(session, caller, None, rewrites::Change::Unpin { message }).await
+    }
+
+    /// Decides what becomes of a message's words beside summaries.
+    pub async fn mark_words(
+        &self,
+        session: SessionKey,
+        caller: Requester,
+        message: String,
+        stance: Option<WordsStance>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, None, rewrites::Change::Words { message, stance }).await
     }
 
     /// Undoes the newest active change of the view. The event of the receipt's revision names it.

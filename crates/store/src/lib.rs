@@ -105,6 +105,7 @@ pub use ledger::statistics::{CompactionCounter, Statistics};
 pub use ledger::submit::NewPrompt;
 pub use ledger::tx::{RequestKey, Requester};
 pub use ledger::visibility::{Visibility, names_project};
+pub use ledger::words::SessionWords;
 pub use log::Log;
 pub use migrate::{Migrated, MigrationProgress, Place, migrate};
 pub use open::{Options, ShardPlace, claim_directory, remove_search_index};

@@ -110,6 +110,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         quotas::STATEMENTS,
         visibility::STATEMENTS,
         windows::STATEMENTS,
+        ledger::words::STATEMENTS,
         archive::STATEMENTS[0],
         archive::STATEMENTS[1],
         archive::STATEMENTS[2],

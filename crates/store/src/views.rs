@@ -3,16 +3,19 @@
 use super::error::Result;
 use super::ledger::counts::{self, Counted};
 use super::ledger::head::{Pending, SessionKey};
+use super::ledger::policies::PolicyText;
 use super::ledger::sources::{self, NewMessages, Source};
-use super::ledger::{ancestry, jobs, layouts, messages, position};
+use super::ledger::words::{self, SessionWords};
+use super::ledger::{ancestry, jobs, position, sessions};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
-use crate::model::message::Message;
-use crate::model::view::Counts;
+use crate::model::mark::Words;
+use crate::model::session::Session;
+use crate::model::view::{Counts, SourceMessage};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,14 +34,28 @@ impl Views {
         self.0.snapshot(|reader| sources::at(reader, session, at, bytes_max)).await
     }
 
-    /// The active summary of a session.
-    pub async fn summary(&self, session: SessionKey) -> Result<Option<Message>> {
+    /// A session with its policy, and the words of people beside its active summary.
+    pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText, SessionWords)> {
+        self.0
+            .snapshot(|reader| {
+                let (session, policy) = sessions::with_policy(reader, key.0)?;
+                let ancestry = ancestry::by_key(reader, key.0)?;
+                Ok((session, policy, words::of(reader, &ancestry)?))
+            })
+            .await
+    }
+
+    /// The messages of a session's newest view from a position on, and its revision.
+    pub async fn behind(&self, session: SessionKey, from: Revision) -> Result<(Vec<SourceMessage>, Revision)> {
+        self.0.snapshot(|reader| sources::behind(reader, session, from)).await
+    }
+
+    /// What becomes of the words of a session's messages beside summaries, as clients decided.
+    pub async fn words(&self, session: SessionKey) -> Result<Words> {
         self.0
             .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                let Some(covered) = layouts::at(reader, &ancestry, ancestry.revision)?.covered else { return Ok(None) };
-                let id = messages::id_at(reader, &ancestry, covered.summary)?;
-                messages::get(reader, &ancestry, &id.to_string()).map(Some)
+                words::decided(reader, &ancestry)
             })
             .await
     }

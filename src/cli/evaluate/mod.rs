@@ -186,6 +186,7 @@ impl Evaluation<'_> {
             };
             for budget_tokens in sizes {
                 let input = SummaryInput {
+                    words: crate::model::mark::Words::new(),
                     messages: before.iter().map(measures::source).collect(),
                     split_turn: Vec::new(),
                     previous: None,
@@ -276,7 +277,7 @@ impl Evaluation<'_> {
                 self.progress.show(|| what.clone());
                 let summary = self.progress.waiting(&what, summarizer.summarize(&input, &NoObserver)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
-                let summary = longhand_extractive::completed(summary, &input);
+                let summary = longhand_extractive::completed(summary, &input, &[]);
                 previous_digest = Some(longhand_extractive::digest(&input).to_json());
                 (previous, writer) = (Some(summary.text), summary.summarizer);
             }

@@ -68,13 +68,9 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
         progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
         (
             preset.name.clone(),
-            simulate(
-                &preset.policy(),
-                &window,
-                &entries,
-                &longhand_extractive::extract,
-                &longhand_extractive::digest_json,
-            ),
+            simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract, &|input| {
+                longhand_extractive::digest(input).to_json()
+            }),
         )
     });
     let outcomes = simulated.collect();

@@ -128,6 +128,8 @@ impl Script {
         let finish = |detail: &str| json!({"finish": {"detail": detail}});
         self.send("FinishMessage", "/messages/w2:finish", finish("over"), finish("other")).await;
         self.send("PinMessage", "/messages/u2:pin", json!({}), json!({"unpin": true})).await;
+        let (struck, kept) = (json!({"stance": "WORDS_STANCE_STRUCK"}), json!({"stance": "WORDS_STANCE_KEPT"}));
+        self.send("MarkWords", "/messages/u2:markWords", struck, kept).await;
         let edit = |words: &str| json!({"parts": [{"text": {"text": words}}]});
         self.send("EditMessage", "/messages/u3:edit", edit("edited"), edit("otherwise")).await;
         let expecting = json!({"expectedRevision": "1"});

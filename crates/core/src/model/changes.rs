@@ -85,6 +85,8 @@ pub struct SummaryChange {
     pub digest: Option<Vec<u8>>,
     /// The last revision of the messages behind the covered ones that it may quote; none if it quotes none of them.
     pub quoted_until: Option<Revision>,
+    /// The message of each line of people's words that follow it.
+    pub said_in: Vec<Revision>,
 }
 
 /// A row of a compaction, with a revision of its own.
@@ -153,6 +155,7 @@ pub fn rows(first: Revision, base: Revision, compaction: CompactionId, changes: 
             retained_first: summary.retained_first,
             continuation,
             quoted_until: summary.quoted_until,
+            said_in: summary.said_in,
         })));
     }
     rows.rows

@@ -3,6 +3,7 @@
 use super::approval::ApprovalEndReason;
 use super::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
 use super::ids::{ApprovalId, CompactionId, MessageId, PartId, PromptId, RunId, SessionId};
+use super::mark::WordsStance;
 use super::message::{FinishReason, MessageKind, Role};
 use super::prompt::Delivery;
 use super::run::{Epoch, RunEndReason};
@@ -146,6 +147,13 @@ pub enum EventBody {
     MessageUnpinned {
         /// The message.
         message: MessageId,
+    },
+    /// The words of a message are left out of those of people that follow summaries, or stay among them.
+    WordsMarked {
+        /// The message.
+        message: MessageId,
+        /// What becomes of its words; none leaves that to the summarizer again.
+        stance: Option<WordsStance>,
     },
     /// A compaction waits for a person's agreement, up to a time limit.
     CompactionProposed {
@@ -357,13 +365,24 @@ pub struct InterruptedCall {
     pub call_id: String,
 }
 
-/// A rewind or an edit that was made earlier.
+/// A change by a client that was made earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewrite {
     /// The revision at which it was made.
     pub mark: Revision,
-    /// The original of the message that was edited; none for a rewind.
-    pub edited: Option<MessageId>,
+    /// What it changed.
+    pub of: RewriteOf,
+}
+
+/// What a rewrite changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewriteOf {
+    /// The end of the conversation.
+    Rewind,
+    /// The content of this message, which is the original.
+    Edit(MessageId),
+    /// What becomes of the words of this message.
+    Words(MessageId),
 }
 
 /// The kind of an event, for filters. The numbers are those of the protocol and of the disk, and never change.
@@ -408,11 +427,12 @@ pub enum EventKind {
     LabelAdded = 35,
     LabelRemoved = 36,
     Erased = 37,
+    WordsMarked = 38,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -450,6 +470,7 @@ impl EventKind {
         Self::LabelAdded,
         Self::LabelRemoved,
         Self::Erased,
+        Self::WordsMarked,
     ];
 
     /// The kind with this number, if there is one.
@@ -470,6 +491,7 @@ impl EventKind {
             | Self::MessageEdited
             | Self::MessagePinned
             | Self::MessageUnpinned
+            | Self::WordsMarked
             | Self::PartsPruned
             | Self::Compacted
             | Self::CompactionUndone
@@ -524,6 +546,7 @@ impl EventBody {
             Self::MessageEdited { .. } => EventKind::MessageEdited,
             Self::MessagePinned { .. } => EventKind::MessagePinned,
             Self::MessageUnpinned { .. } => EventKind::MessageUnpinned,
+            Self::WordsMarked { .. } => EventKind::WordsMarked,
             Self::CompactionProposed { .. } => EventKind::CompactionProposed,
             Self::CompactionStarted { .. } => EventKind::CompactionStarted,
             Self::CompactionRetried { .. } => EventKind::CompactionRetried,
@@ -558,10 +581,14 @@ impl EventBody {
             | Self::MessageFinished { message, .. }
             | Self::UsageRecorded { message, .. }
             | Self::MessagePinned { message }
-            | Self::MessageUnpinned { message } => Some(*message),
+            | Self::MessageUnpinned { message }
+            | Self::WordsMarked { message, .. } => Some(*message),
             Self::MessageEdited { message, replacement } => Some(replacement.unwrap_or(*message)),
             Self::Compacted { outcome, .. } => outcome.summary_message,
-            Self::RewriteUndone(rewrite) | Self::RewriteRedone(rewrite) => rewrite.edited,
+            Self::RewriteUndone(rewrite) | Self::RewriteRedone(rewrite) => match rewrite.of {
+                RewriteOf::Edit(message) | RewriteOf::Words(message) => Some(message),
+                RewriteOf::Rewind => None,
+            },
             Self::SessionCreated { .. }
             | Self::SessionUpdated { .. }
             | Self::SessionArchived

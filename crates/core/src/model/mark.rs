@@ -3,6 +3,7 @@
 use super::Revision;
 use super::compaction::RevisionRange;
 use super::ids::CompactionId;
+use std::collections::BTreeMap;
 
 /// A mark as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,13 @@ pub enum MarkBody {
         /// The message.
         target: Revision,
     },
+    /// What a message says is left out of the words of people that follow summaries, or stays among them.
+    Words {
+        /// The message: always the original.
+        target: Revision,
+        /// What becomes of its words; none leaves that to the summarizer again.
+        stance: Option<WordsStance>,
+    },
     /// An earlier mark is no longer active.
     Undone {
         /// The mark that is undone.
@@ -72,11 +80,24 @@ impl MarkBody {
             Self::Compacted(_)
             | Self::Rewound { .. }
             | Self::Pinned { .. }
+            | Self::Words { .. }
             | Self::Undone { .. }
             | Self::Erased { .. } => None,
         }
     }
 }
+
+/// What becomes of a message's words beside the summaries that cover it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WordsStance {
+    /// They are left out.
+    Struck,
+    /// They come first, also if the summarizer would leave them out.
+    Kept,
+}
+
+/// What becomes of the words of messages, by the revisions of the originals.
+pub type Words = BTreeMap<Revision, WordsStance>;
 
 /// A summary and the ranges of history that it covers.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,6 +123,8 @@ pub struct CompactedMark {
     /// The last revision of the messages from the tail on that the summary may quote, since it has a record of what
     /// happened until it took effect; none if it quotes none of them. Erasing one of them erases the summary.
     pub quoted_until: Option<Revision>,
+    /// The message of each line of people's words that follow the summary.
+    pub said_in: Vec<Revision>,
 }
 
 /// A request that is replaced by its replay.

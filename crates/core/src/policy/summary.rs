@@ -3,6 +3,7 @@
 use super::plan::SummaryPlan;
 use super::{Counting, Summary};
 use crate::model::compaction::Contradiction;
+use crate::model::mark::Words;
 use crate::model::message::MessageKind;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
@@ -42,6 +43,8 @@ pub struct SummaryInput {
     /// The digest of the originals that it covers, in the form in which the built-in summarizer stores it; none if it is
     /// not known.
     pub previous_digest: Option<String>,
+    /// What becomes of the words of messages, as clients decided.
+    pub words: Words,
     /// True if that summary was supplied by a client. Its file lists are not carried on, as pi does not trust lists
     /// that an extension wrote.
     pub previous_is_supplied: bool,
@@ -66,6 +69,7 @@ impl SummaryInput {
             split_turn: summarizable(&plan.split_turn),
             previous: plan.previous.clone(),
             previous_digest: None,
+            words: Words::new(),
             previous_is_supplied: false,
             rules: plan.rules.clone(),
             counting: counting.clone(),

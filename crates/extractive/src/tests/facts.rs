@@ -2,8 +2,7 @@
 
 use super::{Talk, extract};
 use crate::digest;
-use longhand_core::model::message::Role;
-use longhand_core::model::part::{Marker, NOTE, PartBody, ResultStatus};
+use longhand_core::model::part::ResultStatus;
 use longhand_core::policy::summary::SummaryInput;
 use serde_json::json;
 
@@ -56,20 +55,8 @@ fn of_checks() -> Vec<Case> {
         Case {
             name: "a run that somebody stopped has no outcome",
             talk: talk().tool("bash", json!({"command": "npm test"}), ResultStatus::Interrupted, "Command aborted"),
-            expected: &[("Blocked", "`npm test` did not finish: `Command aborted`")],
+            expected: &[("Blocked", "- (none)")],
             silent: &["passed", "failed"],
-        },
-        Case {
-            name: "a run that somebody stopped is open although others passed since",
-            talk: edited(
-                talk().tool("bash", json!({"command": "npm test"}), ResultStatus::Interrupted, "Command aborted"),
-                "/w/p/a.ts",
-                "x",
-                "const x = 1; // defined",
-            )
-            .runs("npm run build", "built 3 files"),
-            expected: &[("Blocked", "`npm test` did not finish: `Command aborted` (files were edited since)")],
-            silent: &[],
         },
     ]
 }
@@ -281,26 +268,8 @@ fn of_others() -> Vec<Case> {
                 edit("/w/p/router.go", "a", "r.Get(export)"),
                 rejected,
             ),
-            expected: &[
-                ("Constraints & Preferences", "“never use chi, we route with ServeMux”"),
-                ("In Progress", "The user stopped it here and rejected Edit `router.go`"),
-            ],
+            expected: &[("Constraints & Preferences", "“never use chi, we route with ServeMux”")],
             silent: &["r.Get(export)"],
-        },
-        Case {
-            name: "a stop behind a rejected call is no second rejection",
-            talk: talk()
-                .fails("Edit", edit("/w/p/router.go", "a", "r.Get(export)"), rejected)
-                .model("I'm registering it on the mux.")
-                .add(
-                    Role::User,
-                    vec![PartBody::Marker(Marker {
-                        name: NOTE.to_owned(),
-                        text: "[Request interrupted by user]".to_owned(),
-                    })],
-                ),
-            expected: &[("In Progress", "The user stopped it here")],
-            silent: &["and rejected"],
         },
         Case {
             name: "what is pasted into a long message lays down no rules",
@@ -441,9 +410,9 @@ fn facts_that_the_history_does_not_have_are_not_carried() {
         json!({"command": "cargo test"}),
         &format!("error: it is broken\n{stated}"),
     );
-    let first = extract(&talk.input("opencode@seed"));
-    let input = SummaryInput { previous: Some(first), ..Talk::default().model("Looking.").input("opencode@seed") };
-    let text = extract(&input);
+    let first = talk.input("opencode@seed");
+    let previous_digest = Some(digest(&first).to_json());
+    let text = extract(&SummaryInput { previous_digest, ..Talk::default().model("Looking.").input("opencode@seed") });
     assert!(section(&text, "Blocked").contains("`cargo test` failed: `error: it is broken`"), "{text}");
     for line in text.lines() {
         let line = line.trim_start_matches(['-', ' ']);

@@ -6,7 +6,7 @@ use longhand_core::policy::summary::{SummaryInput, SummaryOutput};
 use serde_json::json;
 
 fn text(input: &SummaryInput, words: &str) -> String {
-    completed(SummaryOutput::new(words, "test"), input).text
+    completed(SummaryOutput::new(words, "test"), input, &[]).text
 }
 
 #[test]

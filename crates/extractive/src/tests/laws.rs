@@ -124,7 +124,8 @@ fn a_split_turn_gets_its_own_summary_where_the_rules_want_one() {
 
 #[test]
 fn a_goal_outlives_many_summaries() {
-    let mut previous = Talk::default().user("port the game to the web, and never drop gamepad support").summary();
+    let first = Talk::default().user("port the game to the web, and never drop gamepad support");
+    let mut covered = digest(&first.input("opencode@seed")).to_json();
     for round in 0..30 {
         let mut talk = Talk::default().user(&format!("round {round}: polish level number {round} until it is fun"));
         for step in 0..10 {
@@ -133,12 +134,14 @@ fn a_goal_outlives_many_summaries() {
                 .model(&format!("Because room {step} of level {round} was too dark, I switched to a brighter torch."))
                 .works("edit", json!({"path": path, "oldText": "a", "newText": "b"}), "ok");
         }
-        let input = SummaryInput { previous: Some(previous), budget_tokens: 900, ..talk.input("opencode@seed") };
-        previous = assert_within_budget(&input);
-        assert_well_formed(&input, &previous);
-        assert_says(&previous, "Goal", "First request: “port the game to the web, and never drop gamepad support”");
-        assert_says(&previous, "Goal", &format!("Latest request: “round {round}:"));
-        assert!(previous.contains(&format!("level_{round}_9.json")), "{previous}");
+        let earlier = Some(covered);
+        let input = SummaryInput { previous_digest: earlier, budget_tokens: 900, ..talk.input("opencode@seed") };
+        covered = digest(&input).to_json();
+        let text = assert_within_budget(&input);
+        assert_well_formed(&input, &text);
+        assert_says(&text, "Goal", "First request: “port the game to the web, and never drop gamepad support”");
+        assert_says(&text, "Goal", &format!("Latest request: “round {round}:"));
+        assert!(text.contains(&format!("level_{round}_9.json")), "{text}");
     }
 }
 

@@ -11,6 +11,7 @@ mod sections;
 use super::extract;
 use longhand_core::model::compaction::Level;
 use longhand_core::model::ids::{MessageId, PartId, SessionId};
+use longhand_core::model::mark::Words;
 use longhand_core::model::message::{Finish, Message, MessageKind, Role};
 use longhand_core::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_core::model::time::Timestamp;
@@ -100,6 +101,7 @@ impl Talk {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: Words::new(),
             previous_is_supplied: false,
             rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,

@@ -2,7 +2,9 @@
 
 use super::Talk;
 use crate::what_people_said;
-use longhand_core::policy::summary::SAID_HEADING;
+use longhand_core::model::mark::{Words, WordsStance};
+use longhand_core::model::part::{Part, PartBody};
+use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
 use longhand_core::policy::tokens;
 use serde_json::json;
 
@@ -34,7 +36,7 @@ fn what_people_said_is_verbatim_in_order_and_within_its_budget() {
     let input = talk().input("longhand@1");
     let digest = crate::digest(&input);
     for budget in [0, 3, 60, 120, 200, 2_000] {
-        let text = what_people_said(&digest, &input.counting, budget);
+        let (text, messages) = what_people_said(&digest, &input.counting, budget);
         assert!(tokens::estimate_text(&input.counting, &text) <= budget, "{budget}: {text}");
         let places = NAMES.map(|name| text.find(&format!("The harbour of {name} has ")));
         let shown: Vec<usize> = places.into_iter().flatten().collect();
@@ -43,7 +45,57 @@ fn what_people_said_is_verbatim_in_order_and_within_its_budget() {
         assert!(text.is_empty() || text.starts_with(&format!("{SAID_HEADING}\n")), "{text}");
         assert!(!text.contains("I read") && !text.contains(".rs"), "{text}");
         assert_eq!(shown.len() == NAMES.len(), budget == 2_000, "{budget}: {text}");
+        assert_eq!(messages.len(), shown.len(), "{budget}: {text}");
     }
     let nobody = Talk::default().model("I begin.").input("longhand@1");
-    assert_eq!(what_people_said(&crate::digest(&nobody), &nobody.counting, 2_000), "");
+    assert_eq!(what_people_said(&crate::digest(&nobody), &nobody.counting, 2_000), (String::new(), Vec::new()));
+}
+
+#[test]
+fn struck_words_are_nowhere_and_kept_ones_come_before_all_others() {
+    let mut input = Talk::default().user("go").input("longhand@1");
+    input.messages.extend(talk().0);
+    for (revision, source) in (1..).zip(&mut input.messages) {
+        source.message.revision = revision;
+    }
+    let of = |name: &str| {
+        let has = |part: &Part| matches!(&*part.body, PartBody::Text(text) if text.contains(name));
+        let found = input.messages.iter().find(|source| source.message.parts.iter().any(has));
+        found.expect("a message").message.revision
+    };
+    let (sonora, okafor) = (of("Sonora"), of("Okafor"));
+    let said = |words: Words, tokens: i64| {
+        let marked = SummaryInput { words, ..input.clone() };
+        (what_people_said(&crate::digest(&marked), &input.counting, tokens), crate::write(&marked))
+    };
+    let ((text, messages), _) = said(Words::new(), 2_000);
+    assert_eq!(text.lines().count() - 1, messages.len());
+    assert!(!text.contains("“go”"), "a word to go on says nothing: {text}");
+    for (line, message) in text.lines().skip(1).zip(messages) {
+        let name = NAMES.iter().find(|name| line.contains(**name)).expect("a name");
+        assert_eq!(of(name), message, "{line}");
+    }
+    let struck = Words::from([(sonora, WordsStance::Struck)]);
+    let ((text, messages), own) = said(struck, 2_000);
+    assert!(!text.contains("Sonora") && !messages.contains(&sonora) && messages.len() == NAMES.len() - 1, "{text}");
+    assert!(!own.contains("harbour of Sonora") && own.contains("harbour of Okafor"), "{own}");
+    // In little room what is kept is there, and in all room also what says nothing.
+    let ((scarce, _), _) = said(Words::new(), 60);
+    assert!(!scarce.contains("Okafor"), "{scarce}");
+    let kept = Words::from([(okafor, WordsStance::Kept), (1, WordsStance::Kept)]);
+    let ((scarce, _), _) = said(kept.clone(), 60);
+    assert!(scarce.contains("Okafor"), "{scarce}");
+    let ((text, messages), _) = said(kept, 2_000);
+    assert!(text.contains("“go”") && messages.first() == Some(&1), "{text}");
+}
+
+#[test]
+fn a_sentence_in_a_script_without_spaces_is_no_single_word() {
+    for words in ["ห้ามลบไฟล์ในโฟลเดอร์ภาพถ่าย", "月末までは本番に触らないこと"]
+    {
+        let input =
+            Talk::default().user("print the tide table").model("It is printed.").user(words).input("longhand@1");
+        let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 2_000);
+        assert!(text.contains(words), "{text}");
+    }
 }

@@ -47,9 +47,9 @@ fn unfinished_work_is_in_progress() {
 }
 
 #[test]
-fn a_question_to_the_user_stays_open() {
+fn a_question_to_the_user_is_said() {
     let text = Talk::default().user("deploy it").model("Two regions are possible. Which region do you want?").summary();
-    assert_says(&text, "In Progress", "Asked the user: Which region do you want?");
+    assert_says(&text, "Critical Context", "Which region do you want?");
 }
 
 #[test]
@@ -85,18 +85,6 @@ fn a_kept_list_gives_done_active_and_next_tasks() {
     assert_says(&text, "In Progress", "Write the migration");
     assert_says(&text, "Next Steps", "Backfill old rows");
     assert!(!text.contains("Obsolete step") && !text.contains("Drop the legacy column"), "{text}");
-}
-
-#[test]
-fn a_list_kept_task_by_task_is_followed() {
-    let text = Talk::default()
-        .user("prepare the release")
-        .works("TaskCreate", json!({"subject": "Update the changelog"}), "Task #1 created")
-        .works("TaskCreate", json!({"subject": "Tag the release"}), "Task #2 created")
-        .works("TaskUpdate", json!({"taskId": "1", "status": "completed"}), "ok")
-        .summary();
-    assert_says(&text, "Done", "Update the changelog");
-    assert_says(&text, "Next Steps", "Tag the release");
 }
 
 #[test]
@@ -164,52 +152,21 @@ fn files_are_listed_with_their_changes_and_relative_to_one_directory() {
     assert_eq!(text.matches("/home/ann/shop").count(), 1, "{text}");
 }
 
-fn over(previous: &str, talk: Talk) -> SummaryInput {
-    SummaryInput { previous: Some(previous.to_owned()), ..talk.input("opencode@seed") }
-}
-
 #[test]
-fn facts_of_the_previous_summary_are_carried_on() {
-    let first = Talk::default()
-        .user("build a tide calendar. never scrape the official site")
-        .works("write", json!({"path": "src/tide_table.py", "content": "def load_harbours(): pass"}), "ok")
-        .fails("bash", json!({"command": "pytest -q"}), "E   KeyError: 'harbour_id'")
-        .summary();
-    let talk = Talk::default()
-        .user("show the moon phase too")
-        .runs("ls", "src")
-        .model("The moon phase is drawn next to each day.");
-    let text = extract(&over(&first, talk.clone()));
-    assert_says(&text, "Goal", "First request: “build a tide calendar.");
-    assert_says(&text, "Goal", "Latest request: “show the moon phase too”");
-    assert_says(&text, "Goal", "never scrape the official site");
-    assert_says(&text, "Blocked", "KeyError: 'harbour_id'");
-    assert_says(&text, "Relevant Files", "`src/tide_table.py` (new)");
-    assert!(text.contains("load_harbours"), "{text}");
-    assert_eq!(text.matches("First request").count(), 1, "{text}");
-    let settled = extract(&over(&first, talk.runs("pytest -q", "3 passed")));
-    assert_eq!(section(&settled, "Blocked"), ["- (none)"], "{settled}");
-}
-
-#[test]
-fn a_summary_that_a_model_wrote_is_understood() {
-    let previous = "Summary:\n1. Primary Request and Intent:\n   The user wants a chess clock for two phones.\n\n\
-        2. Key Technical Concepts:\n   - WebRTC data channels with `RTCPeerConnection`\n\n\
-        3. Files and Code Sections:\n   - **`src/clock.ts`** — The clock itself, with `startClock`\n\
-        ```ts\n     # not a heading\n     ```\n\n\
-        4. Pending Tasks:\n   - Sync the clocks after a reconnect\n\n\
-        Please continue the conversation from where we left off.";
-    let text = extract(&over(previous, Talk::default().user("also vibrate on flag fall")));
-    assert_says(&text, "Goal", "The user wants a chess clock for two phones.");
-    assert_says(&text, "Next Steps", "Sync the clocks after a reconnect");
+fn a_summary_whose_originals_are_not_at_hand_is_a_source_like_others() {
+    let previous = "## Key Technical Concepts\n   - WebRTC data channels with `RTCPeerConnection`\n\n\
+        ## Files and Code Sections\n   - **`src/clock.ts`** — The clock itself, with `startClock`\n\
+        ```ts\n     # not a heading\n     ```";
+    let talk = Talk::default().user("also vibrate on flag fall");
+    let text = extract(&SummaryInput { previous: Some(previous.to_owned()), ..talk.input("opencode@seed") });
     assert_says(&text, "Critical Context", "WebRTC data channels with `RTCPeerConnection`");
-    assert_says(&text, "Relevant Files", "`src/clock.ts` — The clock itself");
+    assert_says(&text, "Critical Context", "`src/clock.ts` — The clock itself");
     assert!(!text.contains("not a heading"), "{text}");
 }
 
 #[test]
-fn sections_can_be_elements_and_are_read_back_as_such() {
-    let mut input = Talk::default()
+fn sections_can_be_elements() {
+    let input = Talk::default()
         .user("Add a `--dry-run` flag to the deploy command and keep the old output format")
         .runs("cargo test", "test result: ok. 12 passed")
         .input("gemini-cli@0.26");
@@ -220,11 +177,7 @@ fn sections_can_be_elements_and_are_read_back_as_such() {
         assert_eq!(text.matches(&format!("<{name}>\n")).count(), 1, "{name} in {text}");
         assert_eq!(text.matches(&format!("</{name}>\n")).count(), 1, "{name} in {text}");
     }
-    input.previous = Some(text);
-    input.messages.clear();
-    let again = extract(&input);
-    let goal = again.split("</overall_goal>").next().unwrap_or_default();
-    assert!(goal.contains("--dry-run"), "what the first summary called the goal is the goal of the next: {again}");
+    assert!(text.split("</overall_goal>").next().unwrap_or_default().contains("--dry-run"), "{text}");
 }
 
 #[test]
@@ -291,4 +244,24 @@ fn instructions_decide_what_is_kept_in_a_small_budget() {
     assert!(!extract(&scarce).contains("logout handler"), "{}", extract(&scarce));
     let focused = SummaryInput { instructions: "dwell on logout".to_owned(), ..scarce };
     assert!(extract(&focused).contains("logout handler"), "{}", extract(&focused));
+}
+
+#[test]
+fn the_newest_step_and_what_changed_outside_of_files_are_told() {
+    let edit = |at: usize, line: &str| json!({"path": format!("/w/p/pier{at}.py"), "oldText": "a", "newText": line});
+    let mut talk = Talk::default().user("Give every pier its own name");
+    for at in 0..60 {
+        let words = format!("Pier {at} gets the name that the harbour {} gave it.", at * 7919 % 1_000);
+        talk = talk.model(&words).works("edit", edit(at, &format!("name_{at} = harbour_{}", at * 7919 % 1_000)), "ok");
+    }
+    let talk = talk
+        .works("bash", json!({"command": "git add tests/piers.py"}), "")
+        .works("bash", json!({"command": "bd close piers.4"}), "closed")
+        .model("The piers get their own names.")
+        .works("edit", edit(0, "name = pier"), "ok");
+    let input = SummaryInput { budget_tokens: 900, ..talk.input("longhand@1") };
+    let text = extract(&input);
+    assert_says(&text, "In Progress", "The piers get their own names. → `pier0.py`: `name = pier`");
+    assert_says(&text, "Done", "Ran `bd close piers.4`");
+    assert!(!text.contains("git add"), "{text}");
 }

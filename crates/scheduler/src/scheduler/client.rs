@@ -32,7 +32,7 @@ impl Assignment {
 
     /// The plan with its summary. `supplied` is true if a client wrote it on its own.
     pub(super) fn written<'a>(&'a self, written: &'a SummaryInEffect, supplied: bool) -> WrittenSummary<'a> {
-        let SummaryInEffect { output, beside, digest, quoted_until } = written;
+        let SummaryInEffect { output, beside, digest, quoted_until, said_in } = written;
         WrittenSummary {
             plan: &self.plan,
             text: &output.text,
@@ -44,6 +44,7 @@ impl Assignment {
             beside,
             digest: digest.as_deref(),
             quoted_until: *quoted_until,
+            said_in,
         }
     }
 

@@ -241,7 +241,8 @@ fn new_message(like: &Message, role: HookRole, revision: Revision, bodies: Vec<P
             HookRole::Tool => Role::Tool,
             HookRole::System => Role::System,
         },
-        kind: MessageKind::Normal,
+        // No person typed it, whatever its role.
+        kind: MessageKind::Branch,
         parts: (1..).zip(bodies).map(part).collect(),
         sealed_revision: Some(revision),
         finish: Finish::default(),

@@ -419,6 +419,7 @@ mod tests {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: crate::model::mark::Words::new(),
             previous_is_supplied: false,
             rules: Summary::default(),
             counting: Counting::default(),

@@ -59,7 +59,7 @@ pub use index::index;
 pub use inputs::{guard_input, planning_input};
 pub use preview::{Preview, is_possible};
 pub use request_log::RequestLog;
-pub use written::{digest_of, texts_beside};
+pub use written::{SummaryInEffect, digest_of};
 
 /// Options of the scheduler.
 #[derive(Debug, Clone)]

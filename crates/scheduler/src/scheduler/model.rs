@@ -473,6 +473,7 @@ impl Fixture {
             contradictions: Vec::new(),
             digest: None,
             quoted_until: None,
+            said_in: Vec::new(),
         };
         let commit = Commit {
             claim: claim.clone(),

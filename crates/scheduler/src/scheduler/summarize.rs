@@ -107,6 +107,7 @@ impl Worker {
             let digest = digest_of(&self.store, claim.session, covered, previous).await.map_err(interrupted)?;
             assignment.input.previous_digest = Some(digest);
         }
+        assignment.input.words = self.store.views().words(claim.session).await.map_err(interrupted)?;
         let is_first = summarizing.hook_changes.is_none();
         if summarizing.hook_changes.as_ref().is_none_or(|changes| changes.is_for_other(&assignment.input)) {
             summarizing.hook_changes = Some(self.pre_compact(claim, &assignment).await?);

@@ -11,25 +11,53 @@ use crate::model::layout::Covered;
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
-use crate::policy::plan;
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::{self, Claim, SessionKey, Store};
 use longhand_extractive::{self as extractive, Digest};
 
 /// A summary with all that goes with it.
-pub(super) struct SummaryInEffect {
-    pub(super) output: SummaryOutput,
+pub struct SummaryInEffect {
+    /// Its text, with its claims that the record contradicts.
+    pub output: SummaryOutput,
     /// Parts that follow its text.
-    pub(super) beside: Vec<PartBody>,
+    pub beside: Vec<PartBody>,
     /// The packed digest of what it covers.
-    pub(super) digest: Option<Vec<u8>>,
+    pub digest: Option<Vec<u8>>,
     /// The last revision behind the covered messages that it may quote.
-    pub(super) quoted_until: Option<Revision>,
+    pub quoted_until: Option<Revision>,
+    /// The message of each line of people's words beside it.
+    pub said_in: Vec<Revision>,
+}
+
+impl SummaryInEffect {
+    /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
+    /// on its own: its text stays as it is.
+    pub fn of(
+        input: &SummaryInput,
+        output: SummaryOutput,
+        (behind, seen): (&[SourceMessage], Revision),
+        supplied: bool,
+    ) -> store::Result<Self> {
+        let is_own = output.summarizer == extractive::NAME;
+        let covered = extractive::digest(input);
+        let covered = if is_own { covered } else { covered.with_summary(&output.text) };
+        let digest = store::pack_digest(&covered.to_json())?;
+        let (output, record) = match supplied {
+            true => extractive::beside_supplied(output, input, behind),
+            false => (extractive::completed(output, input, behind), None),
+        };
+        let (said, said_in) = match is_own {
+            true => (String::new(), Vec::new()),
+            false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
+        };
+        let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
+        let beside = Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect();
+        Ok(Self { output, beside, digest: Some(digest), quoted_until: quotes.then_some(seen), said_in })
+    }
 }
 
 impl Worker {
-    /// A summary of an input, as it takes effect now before the tail. With `supplied`, a client wrote it on its own: its text
-    /// stays as it is.
+    /// A summary of an input, as it takes effect now before the tail.
     pub(super) async fn as_written(
         &self,
         claim: &Claim,
@@ -37,38 +65,12 @@ impl Worker {
         output: SummaryOutput,
         supplied: bool,
     ) -> Result<SummaryInEffect, Answer<'static>> {
-        let is_own = output.summarizer == extractive::NAME;
-        let covered = extractive::digest(input);
-        let covered = if is_own { covered } else { covered.with_summary(&output.text) };
-        let digest = store::pack_digest(&covered.to_json()).map_err(interrupted)?;
-        let (behind, seen) = match is_own {
+        let (behind, seen) = match output.summarizer == extractive::NAME {
             true => (Vec::new(), 0),
-            false => {
-                let source = self.store.views().source(claim.session, None).await.map_err(interrupted)?;
-                (plan::split_at_tail(&source.messages, tail_start).1, source.at)
-            }
+            false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        let (output, record) = match supplied {
-            true => extractive::beside_supplied(output, input, &behind),
-            false => (extractive::completed_beside(output, input, &behind), None),
-        };
-        let said = match is_own {
-            true => String::new(),
-            false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
-        };
-        let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
-        Ok(SummaryInEffect {
-            beside: texts_beside(said, record),
-            digest: Some(digest),
-            quoted_until: quotes.then_some(seen),
-            output,
-        })
+        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
     }
-}
-
-/// The texts that follow a summary, as parts of its message.
-pub fn texts_beside(said: String, record: Option<String>) -> Vec<PartBody> {
-    Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect()
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.

@@ -474,6 +474,7 @@ mod tests {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: crate::model::mark::Words::new(),
             previous_is_supplied: false,
             rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,

@@ -7,6 +7,7 @@ use super::{Caller, validate};
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
+use crate::model::mark::Words;
 use crate::policy::branch::{self, BranchRules};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::scheduler::RequestLog;
@@ -68,6 +69,7 @@ impl Caller {
             split_turn: Vec::new(),
             previous: None,
             previous_digest: None,
+            words: Words::new(),
             previous_is_supplied: false,
             budget_tokens: rules.max_tokens,
             rules,

@@ -17,10 +17,8 @@ use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
-use crate::scheduler::{self, is_possible};
-use crate::store::{
-    self, Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage,
-};
+use crate::scheduler::{self, SummaryInEffect, is_possible};
+use crate::store::{Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]
@@ -307,12 +305,8 @@ impl Caller {
         let (messages, behind) = plan::split_at_tail(&source.messages, tail_start);
         let input = self.input_of_supplied(&source, &policy, messages).await?;
         let output = SummaryOutput::new(new.text.clone(), new.summarizer.clone());
-        let (output, record) = longhand_extractive::beside_supplied(output, &input, &behind);
-        let covers = longhand_extractive::digest(&input);
-        let said = longhand_extractive::what_people_said(&covers, &input.counting, input.rules.words_tokens);
-        let digest = store::pack_digest(&covers.with_summary(&new.text).to_json())?;
-        let quotes = !behind.is_empty() && longhand_extractive::may_quote(&output, &input.rules);
-        let beside = scheduler::texts_beside(said, record);
+        let written = SummaryInEffect::of(&input, output, (&behind, source.at), true)?;
+        let SummaryInEffect { output, beside, digest, quoted_until, said_in } = written;
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &beside);
         let summary = SummaryChange {
@@ -330,8 +324,9 @@ impl Caller {
             supplied: true,
             details_json: None,
             contradictions: output.contradictions,
-            digest: Some(digest),
-            quoted_until: quotes.then_some(source.at),
+            digest,
+            quoted_until,
+            said_in,
         };
         Ok(SuppliedSummary {
             session: key,
@@ -366,6 +361,7 @@ impl Caller {
             split_turn: Vec::new(),
             previous,
             previous_digest,
+            words: self.store().views().words(source.session).await?,
             previous_is_supplied: false,
             rules: rule.map(|rule| rule.summary.clone()).unwrap_or_default(),
             counting: policy.counting.clone(),

@@ -595,6 +595,7 @@ impl Caller {
             policy_json,
             over_window: None,
             thresholds: Vec::new(),
+            provider_compaction: None,
         }))];
         let messages = loaded.fold.view.messages.into_iter();
         frames.extend(messages.map(|message| Frame::SnapshotMessage(Box::new(message))));

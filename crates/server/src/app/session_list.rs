@@ -153,6 +153,6 @@ impl Caller {
     pub(super) fn listed(&self, listed: ListedSession) -> SessionInfo {
         let ListedSession { key, mut session, policy_json } = listed;
         session.context = self.shared.loaded.context(key).or(session.context);
-        SessionInfo { session, policy_json, over_window: None, thresholds: Vec::new() }
+        SessionInfo { session, policy_json, over_window: None, thresholds: Vec::new(), provider_compaction: None }
     }
 }

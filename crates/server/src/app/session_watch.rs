@@ -106,6 +106,7 @@ impl Changes {
             | EventBody::MessageEdited { .. }
             | EventBody::MessagePinned { .. }
             | EventBody::MessageUnpinned { .. }
+            | EventBody::WordsMarked { .. }
             | EventBody::CompactionStarted { .. }
             | EventBody::CompactionProposed { .. }
             | EventBody::CompactionRetried { .. }

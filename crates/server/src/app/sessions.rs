@@ -5,7 +5,10 @@ use super::{Caller, DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::LevelThreshold;
+use crate::model::ids::MessageId;
+use crate::model::mark::WordsStance;
 use crate::model::part::{Part, PartBody};
+use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::summary::SAID_HEADING;
@@ -24,6 +27,17 @@ pub struct SessionInfo {
     pub over_window: Option<OverWindow>,
     /// The tokens at which each level is due, lowest level first; empty in lists and snapshots.
     pub thresholds: Vec<LevelThreshold>,
+    /// The provider's own compaction that the view begins with; as for `over_window`.
+    pub provider_compaction: Option<ProviderCompaction>,
+}
+
+/// The words of people beside a session's active summary.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PeopleWords {
+    /// The lines that follow the summary, each with its message, if that is known.
+    pub lines: Vec<(String, Option<MessageId>)>,
+    /// The messages whose words were struck or kept.
+    pub marked: Vec<(MessageId, WordsStance)>,
 }
 
 /// The properties of a new session.
@@ -321,11 +335,16 @@ impl Caller {
     }
 
     pub(super) async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
-        let (mut session, policy) = self.store().sessions().get(key).await?;
-        let mut over_window = None;
+        let (session, policy) = self.store().sessions().get(key).await?;
+        self.info_of(key, session, policy).await
+    }
+
+    async fn info_of(&self, key: SessionKey, mut session: Session, policy: PolicyText) -> Result<SessionInfo> {
+        let (mut over_window, mut provider_compaction) = (None, None);
         match self.loaded_or_small(key).await {
             Ok(Some(loaded)) => {
                 session.context = Some(loaded.context());
+                provider_compaction = loaded.formed.compaction().cloned();
                 over_window = self.over_window(&loaded, loaded.source.pending).await?;
             }
             Ok(None) => {}
@@ -339,7 +358,7 @@ impl Caller {
                 Vec::new()
             }
         };
-        Ok(SessionInfo { session, policy_json: policy.json, over_window, thresholds })
+        Ok(SessionInfo { session, policy_json: policy.json, over_window, thresholds, provider_compaction })
     }
 
     /// The answer of a change that is committed.
@@ -354,19 +373,29 @@ impl Caller {
         self.info(key).await
     }
 
-    /// What people typed in the messages that the active summary covers, as it follows the summary: a line each.
-    pub async fn said_lines(&self, id: &str) -> Result<Vec<String>> {
+    /// The current state of a session, with the words of people beside its active summary.
+    pub async fn session_with_words(&self, id: &str) -> Result<(SessionInfo, PeopleWords)> {
         let key = self.session_key(id).await?;
-        let Some(summary) = self.store().views().summary(key).await? else { return Ok(Vec::new()) };
+        let (session, policy, words) = self.store().views().session(key).await?;
         let lines = |part: &Part| match &*part.body {
             PartBody::Text(text) => text.strip_prefix(SAID_HEADING).map(|lines| {
                 let lines = lines.lines().filter(|line| !line.is_empty());
-                lines.map(|line| line.strip_prefix("- ").unwrap_or(line).to_owned()).collect()
+                lines.map(|line| line.strip_prefix("- ").unwrap_or(line).to_owned()).collect::<Vec<_>>()
             }),
             _ => None,
         };
         // The text of the summary itself comes first.
-        Ok(summary.parts.iter().skip(1).find_map(lines).unwrap_or_default())
+        let parts = words.summary.iter().flat_map(|summary| summary.parts.iter().skip(1));
+        let lines = parts.into_iter().find_map(lines).unwrap_or_default();
+        let messages = words.said_in.into_iter().chain(std::iter::repeat(None));
+        let people = PeopleWords { lines: lines.into_iter().zip(messages).collect(), marked: words.marked };
+        Ok((self.info_of(key, session, policy).await?, people))
+    }
+
+    /// Decides what becomes of a message's words beside summaries; none leaves that to the summarizer again.
+    pub async fn mark_words(&self, session: &str, message: &str, stance: Option<WordsStance>) -> Result<Receipt> {
+        let key = self.session_key(session).await?;
+        Ok(self.store().history().mark_words(key, self.requester(), message.to_owned(), stance).await?)
     }
 
     /// Changes a session.

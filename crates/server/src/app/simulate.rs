@@ -59,13 +59,9 @@ impl Caller {
             let play = |(name, policy): (String, Policy)| {
                 (
                     name,
-                    simulate(
-                        &policy,
-                        &window,
-                        &entries,
-                        &longhand_extractive::extract,
-                        &longhand_extractive::digest_json,
-                    ),
+                    simulate(&policy, &window, &entries, &longhand_extractive::extract, &|input| {
+                        longhand_extractive::digest(input).to_json()
+                    }),
                 )
             };
             // The process waits for the one that is played.

@@ -17,7 +17,7 @@ pub enum Reversed {
 }
 
 impl Caller {
-    /// Undoes the newest active compaction, rewind or edit. Later messages follow the view of before. Automatic
+    /// Undoes the newest active compaction, rewind, edit or mark of words. Later messages follow the view of before. Automatic
     /// compactions wait until the next user message, or until every undone change is redone; the compaction for a
     /// reported overflow does not wait.
     pub async fn undo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {

@@ -8,7 +8,7 @@ use super::convert::message::{
     read_rewind, read_rewind_target,
 };
 use super::convert::secret::secret_findings;
-use super::convert::session::{context_usage, durability, read_window};
+use super::convert::session::{context_usage, durability, read_window, read_words_stance};
 use crate::app::append::{self, AppendRequest, EditRequest};
 use crate::app::writing::WriteFrame;
 use crate::model::ids::{MessageId, PartId};
@@ -245,6 +245,20 @@ impl MessageService for Messages {
             false => caller.pin(&session_id, &message_id).await?,
         };
         Ok(Response::new(pb::PinMessageResponse {
+            revision: receipt.revision,
+            seq: receipt.seq,
+            durability: durability(caller.durability()).into(),
+        }))
+    }
+
+    async fn mark_words(
+        &self,
+        request: Request<pb::MarkWordsRequest>,
+    ) -> Result<Response<pb::MarkWordsResponse>, Status> {
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let pb::MarkWordsRequest { session_id, message_id, stance, .. } = request.into_inner();
+        let receipt = caller.mark_words(&session_id, &message_id, read_words_stance("stance", stance)?).await?;
+        Ok(Response::new(pb::MarkWordsResponse {
             revision: receipt.revision,
             seq: receipt.seq,
             durability: durability(caller.durability()).into(),

@@ -204,5 +204,6 @@ pub fn stored_session(session: Session) -> pb::Session {
         policy_json: String::new(),
         over_window: None,
         thresholds: Vec::new(),
+        provider_compaction: None,
     })
 }

@@ -3,10 +3,12 @@
 use super::caller::Door;
 use super::convert::secret::secret_findings;
 use super::convert::session::{
-    durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session,
+    durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
 };
+use super::convert::view::provider_compaction;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
+use crate::model::ids::MessageId;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use crate::pb::session_service_server::SessionService;
@@ -63,10 +65,20 @@ impl SessionService for Sessions {
         request: Request<pb::GetSessionRequest>,
     ) -> Result<Response<pb::GetSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let info = caller.get_session(&request.get_ref().session_id).await?;
+        let (info, words) = caller.session_with_words(&request.get_ref().session_id).await?;
         let over_window = info.over_window.clone().map(over_window);
-        let said_lines = caller.said_lines(&request.get_ref().session_id).await?;
-        Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window, said_lines }))
+        let provider_compaction = info.provider_compaction.clone().map(provider_compaction);
+        let id = |message: MessageId| message.to_string();
+        let line = |(text, message): (String, Option<MessageId>)| pb::SaidLine { text, message_id: message.map(id) };
+        let mark =
+            |(message, stance)| pb::MarkedWords { message_id: id(message), stance: words_stance(Some(stance)).into() };
+        Ok(Response::new(pb::GetSessionResponse {
+            session: Some(session(info)),
+            over_window,
+            said_lines: words.lines.into_iter().map(line).collect(),
+            marked_words: words.marked.into_iter().map(mark).collect(),
+            provider_compaction,
+        }))
     }
 
     async fn list_sessions(

@@ -406,6 +406,7 @@ fn derived(mark: &Mark, ranges: &[RevisionRange], target: ErasedTarget) -> Vec<R
         | MarkBody::Pruned { .. }
         | MarkBody::Rewound { .. }
         | MarkBody::Pinned { .. }
+        | MarkBody::Words { .. }
         | MarkBody::Undone { .. }
         | MarkBody::Erased { .. } => Vec::new(),
     }

@@ -155,6 +155,7 @@ fn take_texts(body: &mut EventBody) -> Option<String> {
         | EventBody::MessageEdited { .. }
         | EventBody::MessagePinned { .. }
         | EventBody::MessageUnpinned { .. }
+        | EventBody::WordsMarked { .. }
         | EventBody::CompactionStarted { .. }
         | EventBody::PartsPruned { .. }
         | EventBody::CompactionUndone { .. }

@@ -446,6 +446,7 @@ impl SessionCheck {
             | EventBody::MessageEdited { .. }
             | EventBody::MessagePinned { .. }
             | EventBody::MessageUnpinned { .. }
+            | EventBody::WordsMarked { .. }
             | EventBody::PartsPruned { .. }
             | EventBody::Compacted { .. }
             | EventBody::CompactionUndone { .. }

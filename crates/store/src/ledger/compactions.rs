@@ -139,10 +139,8 @@ impl Commit {
         tx.flush()?;
         let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
-            let (base, tail) = (self.claim.base, summary.tail_start);
-            let marks = marks::of(tx, key)?;
-            let is_erased = summary.quoted_until.is_some_and(|seen| marks.has_erased_quoted(tail, seen));
-            if is_erased || !marks.still_applies(base, &summary.covered, tail) {
+            // An erasure of what it quotes has ended the job.
+            if !marks::of(tx, key)?.still_applies(self.claim.base, &summary.covered, summary.tail_start) {
                 return self.supersede(tx, &caller);
             }
         }
@@ -329,10 +327,7 @@ impl SuppliedSummary {
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(Some(receipt));
         }
-        let seen = self.measured_at;
-        if tx.loaded(key)?.compaction_revision > seen
-            || marks::of(tx, key)?.has_erased_quoted(self.summary.tail_start, seen)
-        {
+        if tx.loaded(key)?.compaction_revision > self.measured_at {
             return Ok(None);
         }
         if !self.boundary_is_safe {

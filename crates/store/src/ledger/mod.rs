@@ -70,3 +70,4 @@ pub(crate) mod usage_totals;
 pub(crate) mod quotas;
 pub(crate) mod visibility;
 pub(crate) mod windows;
+pub(crate) mod words;

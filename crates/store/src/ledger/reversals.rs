@@ -10,7 +10,7 @@ use super::tx::{Requester, Tx};
 use crate::engine::Reader;
 use crate::error::{Error, Result};
 use crate::model::Revision;
-use crate::model::event::{EventBody, Rewrite};
+use crate::model::event::{EventBody, Rewrite, RewriteOf};
 use crate::model::ids::CompactionId;
 use crate::model::layouts::{Redo, Reversal};
 use crate::model::mark::MarkBody;
@@ -28,6 +28,9 @@ pub(crate) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> 
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
+    if is_of_words(&body) {
+        return reverse(tx, ancestry, caller, reversal, &body).map(drop);
+    }
     // Before the event of the undo, which the receipt names.
     claiming::end_for_undo(tx, ancestry.key, caller)?;
     let at = reverse(tx, ancestry, caller, reversal, &body)?;
@@ -76,8 +79,19 @@ fn reverse(
     let mut digest = Digest::default();
     marks::write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark: reversal.target })?;
     let at = tx.event(ancestry.key, caller, body, &digest)?;
-    marks::changed(tx, ancestry.key, at)?;
+    if !is_of_words(body) {
+        marks::changed(tx, ancestry.key, at)?;
+    }
     Ok(at)
+}
+
+/// True for a change that the next compaction is the first to see: the view stays the same.
+fn is_of_words(body: &EventBody) -> bool {
+    use EventBody::{RewriteRedone, RewriteUndone};
+    matches!(
+        body,
+        RewriteUndone(Rewrite { of: RewriteOf::Words(_), .. }) | RewriteRedone(Rewrite { of: RewriteOf::Words(_), .. })
+    )
 }
 
 /// The change that the mark at a revision made.
@@ -90,10 +104,14 @@ fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, mark: Revision) -> Result<Change
         MarkBody::Pruned { compaction, .. } => Change::Compaction(*compaction),
         MarkBody::Edited { target, .. } => {
             let edited = messages::id_at(&mut reader, ancestry, *target)?;
-            Change::Rewrite(Rewrite { mark, edited: Some(edited) })
+            Change::Rewrite(Rewrite { mark, of: RewriteOf::Edit(edited) })
+        }
+        MarkBody::Words { target, .. } => {
+            let message = messages::id_at(&mut reader, ancestry, *target)?;
+            Change::Rewrite(Rewrite { mark, of: RewriteOf::Words(message) })
         }
         MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {
-            Change::Rewrite(Rewrite { mark, edited: None })
+            Change::Rewrite(Rewrite { mark, of: RewriteOf::Rewind })
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Rewrites: rewind, edit, pin; `reversals` has undo and redo. Each adds a mark and, if the view changes, the new
+//! Rewrites: rewind, edit, pin, words; `reversals` has undo and redo. Each adds a mark and, if the view changes, the new
 //! layout.
 
 use super::ancestry::Ancestry;
@@ -23,7 +23,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
-use crate::model::mark::MarkBody;
+use crate::model::mark::{MarkBody, WordsStance};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
@@ -82,6 +82,8 @@ pub(crate) enum Change {
     Pin { message: String },
     /// Removes the pins of these.
     Unpin { message: String },
+    /// Decides what becomes of a message's words beside summaries.
+    Words { message: String, stance: Option<WordsStance> },
     /// Undoes the newest active change of the view.
     Undo,
     /// Redoes the change that was undone last.
@@ -110,6 +112,7 @@ impl Rewrite {
             }
             Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
+            Change::Words { message, stance } => words(tx, &ancestry, caller, &message, stance)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
             Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };
@@ -305,4 +308,29 @@ fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str
         changed(tx, ancestry.key, at)?;
     }
     Ok(Vec::new())
+}
+
+fn words(
+    tx: &mut Tx<'_>,
+    ancestry: &Ancestry,
+    caller: &Requester,
+    message: &str,
+    stance: Option<WordsStance>,
+) -> Result<Ids> {
+    let located = sealed(tx, ancestry, message)?;
+    let message = &located.message;
+    if !matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
+        return Err(Error::BoundaryInvalid("only messages of the conversation have words of people"));
+    }
+    if stance == Some(WordsStance::Kept) && message.role != Role::User {
+        return Err(Error::BoundaryInvalid("only what has the role of a user is kept as words of people"));
+    }
+    let target = located.position.first;
+    if marks::of(tx, ancestry.key)?.words().get(&target).copied() == stance {
+        return Ok(Ids::new());
+    }
+    let mut digest = Digest::default();
+    write(tx, &mut digest, ancestry.key, MarkBody::Words { target, stance })?;
+    tx.event(ancestry.key, caller, &EventBody::WordsMarked { message: message.id, stance }, &digest)?;
+    Ok(Ids::new())
 }

@@ -8,9 +8,10 @@ use super::{jobs, layouts, marks, messages, policies, windows};
 use crate::engine;
 use crate::engine::Reader;
 use crate::error::Result;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
-use crate::model::layout::{Layout, Span};
+use crate::model::layout::{Layout, Placement, Span};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
@@ -83,6 +84,26 @@ pub(crate) fn newer(reader: &mut Reader<'_>, known: &Source, bytes_max: usize) -
     let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max)?;
     let Source { at, first_open, pending, appended_bytes, .. } = source;
     Ok(Some(NewMessages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages }))
+}
+
+/// The messages of the newest view from a position on, and its revision.
+pub(crate) fn behind(
+    reader: &mut Reader<'_>,
+    session: SessionKey,
+    from: Revision,
+) -> Result<(Vec<SourceMessage>, Revision)> {
+    let ancestry = ancestry::by_key(reader, session.0)?;
+    let at = ancestry.revision;
+    let layout = layouts::at(reader, &ancestry, at)?;
+    let is_behind = |span: &Span| match span {
+        Span::Inline { first, last } if last.is_none_or(|last| last >= from) => {
+            Some(Span::Inline { first: from.max(*first), last: *last })
+        }
+        Span::Placed { placement: Placement::Edit(target), .. } if *target >= from => Some(span.clone()),
+        Span::Inline { .. } | Span::Placed { .. } => None,
+    };
+    let behind = Layout { spans: layout.spans.iter().filter_map(is_behind).collect(), ..layout };
+    Ok((messages::sources(reader, &ancestry, &behind, at, limits::VIEW_BYTES_MAX)?, at))
 }
 
 /// A source without its messages.

@@ -151,7 +151,11 @@ impl Rows<'_, '_> {
             MarkBody::Pruned { compaction, replay, .. } => {
                 Cause::Compaction(compaction, replay.map(|replay| replay.replacement))
             }
-            MarkBody::Compacted(_) | MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Erased { .. } => {
+            MarkBody::Compacted(_)
+            | MarkBody::Rewound { .. }
+            | MarkBody::Pinned { .. }
+            | MarkBody::Words { .. }
+            | MarkBody::Erased { .. } => {
                 return Err(Error::corrupt("layout", "a layout names a mark that leaves no message out").in_row(mark));
             }
         };

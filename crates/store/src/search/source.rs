@@ -222,6 +222,7 @@ fn changes_parts(kind: EventKind) -> bool {
         | EventKind::MessageEdited
         | EventKind::MessagePinned
         | EventKind::MessageUnpinned
+        | EventKind::WordsMarked
         | EventKind::CompactionStarted
         | EventKind::CompactionRetried
         | EventKind::PartsPruned

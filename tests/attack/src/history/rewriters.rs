@@ -42,7 +42,8 @@ pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms
             0..6 => rewind(&mut client, &session).await,
             6..10 => replace(&mut client, &session).await,
             10..24 => edit(&mut client, &session).await,
-            24..34 => pin(&mut client, &session).await,
+            24..31 => pin(&mut client, &session).await,
+            31..34 => words(&mut client, &session).await,
             34..44 => undo(&mut client, &session).await,
             44..50 => redo(&mut client, &session).await,
             50..56 => fork(&mut client, &session).await,
@@ -230,6 +231,17 @@ async fn pin(client: &mut Client, session: &Session) {
     let request = pb::PinMessageRequest { session_id: session.id.clone(), message_id, unpin, request_id };
     if let Err(refusal) = client.apply(session, request, None).await {
         check(client, "a pin", &refusal, None, &[]);
+    }
+}
+
+async fn words(client: &mut Client, session: &Session) {
+    let Some(message_id) = target(client, session) else { return };
+    let stance = if client.rng.random_bool(0.5) { pb::WordsStance::Struck } else { pb::WordsStance::Open };
+    let request_id = client.fresh_id();
+    let session_id = session.id.clone();
+    let request = pb::MarkWordsRequest { session_id, message_id, stance: stance.into(), request_id };
+    if let Err(refusal) = client.apply(session, request, None).await {
+        check(client, "a mark of words", &refusal, None, &["BOUNDARY_INVALID"]);
     }
 }
 

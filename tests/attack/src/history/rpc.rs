@@ -78,6 +78,7 @@ rpcs! {
     RewindSessionRequest, RewindSessionResponse, MessageServiceClient, rewind_session, "RewindSession";
     EditMessageRequest, EditMessageResponse, MessageServiceClient, edit_message, "EditMessage";
     PinMessageRequest, PinMessageResponse, MessageServiceClient, pin_message, "PinMessage";
+    MarkWordsRequest, MarkWordsResponse, MessageServiceClient, mark_words, "MarkWords";
     StartCompactionRequest, StartCompactionResponse, CompactionServiceClient, start_compaction, "StartCompaction";
     ReportOverflowRequest, ReportOverflowResponse, CompactionServiceClient, report_overflow, "ReportOverflow";
     SupplySummaryRequest, SupplySummaryResponse, CompactionServiceClient, supply_summary, "SupplySummary";
@@ -310,6 +311,7 @@ mutations! {
     EditMessageRequest, |answer| at(answer.revision, answer.seq, answer.replacement_message_id.clone().into_iter().collect()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     PinMessageRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.unpin = !other.unpin;
+    MarkWordsRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.stance = 4 - other.stance;
     UpdateSessionRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
         |other| other.title = Some("another title".to_owned());
     ArchiveSessionRequest, |answer| at(answer.revision, answer.seq, Vec::new()),

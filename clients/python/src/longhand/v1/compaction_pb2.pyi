@@ -10,7 +10,6 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
-import longhand.v1.context_pb2
 import longhand.v1.message_pb2
 import longhand.v1.session_pb2
 import sys
@@ -179,6 +178,8 @@ class _RewriteKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """The conversation was rewound."""
     REWRITE_KIND_EDIT: _RewriteKind.ValueType  # 2
     """A message was edited."""
+    REWRITE_KIND_WORDS: _RewriteKind.ValueType  # 3
+    """A message's words were struck out, kept, or left to the summarizer again."""
 
 class RewriteKind(_RewriteKind, metaclass=_RewriteKindEnumTypeWrapper):
     """Kind of a rewrite. New values may appear."""
@@ -189,6 +190,8 @@ REWRITE_KIND_REWIND: RewriteKind.ValueType  # 1
 """The conversation was rewound."""
 REWRITE_KIND_EDIT: RewriteKind.ValueType  # 2
 """A message was edited."""
+REWRITE_KIND_WORDS: RewriteKind.ValueType  # 3
+"""A message's words were struck out, kept, or left to the summarizer again."""
 global___RewriteKind = RewriteKind
 
 @typing.final
@@ -500,7 +503,7 @@ class CompactionOutcome(google.protobuf.message.Message):
     showed before. No compaction frees them.
     """
     @property
-    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The messages that the summary covers, including those of earlier summaries."""
 
     @property
@@ -523,7 +526,7 @@ class CompactionOutcome(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        covered_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        covered_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         covered_count: builtins.int = ...,
         tail_start_message_id: builtins.str | None = ...,
         summary_message_id: builtins.str | None = ...,
@@ -782,11 +785,11 @@ class CompactionPlan(google.protobuf.message.Message):
         """The parts that it would shorten."""
 
     @property
-    def omitted_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def omitted_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The messages that it would leave out."""
 
     @property
-    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The messages that the summary would cover, including those of earlier summaries."""
 
     @property
@@ -808,9 +811,9 @@ class CompactionPlan(google.protobuf.message.Message):
         level: longhand.v1.session_pb2.CompactionLevel.ValueType = ...,
         base_revision: builtins.int = ...,
         truncations: collections.abc.Iterable[global___CompactionTruncation] | None = ...,
-        omitted_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        omitted_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         omitted_count: builtins.int = ...,
-        covered_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        covered_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         covered_count: builtins.int = ...,
         tail_start_message_id: builtins.str | None = ...,
         retained_message_ids: collections.abc.Iterable[builtins.str] | None = ...,
@@ -1366,7 +1369,7 @@ class Change(google.protobuf.message.Message):
 
     @property
     def rewrite(self) -> global___Rewrite:
-        """A rewind or an edit."""
+        """A rewind, an edit, or a decision about words."""
 
     def __init__(
         self,
@@ -1382,7 +1385,7 @@ global___Change = Change
 
 @typing.final
 class Rewrite(google.protobuf.message.Message):
-    """A rewind or an edit that was made earlier."""
+    """A rewind, an edit or a decision about words that was made earlier."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1394,7 +1397,7 @@ class Rewrite(google.protobuf.message.Message):
     mark_revision: builtins.int
     """The revision at which it was made."""
     message_id: builtins.str
-    """The original of the message that was edited; unset for a rewind."""
+    """The original of the message that was edited, or the message whose words were marked; unset for a rewind."""
     def __init__(
         self,
         *,

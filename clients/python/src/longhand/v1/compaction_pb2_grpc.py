@@ -193,7 +193,8 @@ class CompactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UndoChange(self, request, context):
-        """Undoes the newest change of the view: a compaction, a rewind or an edit. Without later messages the view is byte
+        """Undoes the newest change of the view: a compaction, a rewind or an edit; a decision about words (MarkWords) counts as
+        one, though it has no view to restore and nothing waits after it. Without later messages the view is byte
         for byte what it was before the change; later messages follow it. A repeated call undoes the change before that
         one. Automatic compactions then wait until the next user message, or until every undone change is redone; the
         compaction for a reported overflow does not wait.

@@ -116,7 +116,8 @@ class CompactionServiceStub:
         longhand.v1.compaction_pb2.UndoChangeRequest,
         longhand.v1.compaction_pb2.UndoChangeResponse,
     ]
-    """Undoes the newest change of the view: a compaction, a rewind or an edit. Without later messages the view is byte
+    """Undoes the newest change of the view: a compaction, a rewind or an edit; a decision about words (MarkWords) counts as
+    one, though it has no view to restore and nothing waits after it. Without later messages the view is byte
     for byte what it was before the change; later messages follow it. A repeated call undoes the change before that
     one. Automatic compactions then wait until the next user message, or until every undone change is redone; the
     compaction for a reported overflow does not wait.
@@ -244,7 +245,8 @@ class CompactionServiceAsyncStub:
         longhand.v1.compaction_pb2.UndoChangeRequest,
         longhand.v1.compaction_pb2.UndoChangeResponse,
     ]
-    """Undoes the newest change of the view: a compaction, a rewind or an edit. Without later messages the view is byte
+    """Undoes the newest change of the view: a compaction, a rewind or an edit; a decision about words (MarkWords) counts as
+    one, though it has no view to restore and nothing waits after it. Without later messages the view is byte
     for byte what it was before the change; later messages follow it. A repeated call undoes the change before that
     one. Automatic compactions then wait until the next user message, or until every undone change is redone; the
     compaction for a reported overflow does not wait.
@@ -392,7 +394,8 @@ class CompactionServiceServicer(metaclass=abc.ABCMeta):
         request: longhand.v1.compaction_pb2.UndoChangeRequest,
         context: _ServicerContext,
     ) -> typing.Union[longhand.v1.compaction_pb2.UndoChangeResponse, collections.abc.Awaitable[longhand.v1.compaction_pb2.UndoChangeResponse]]:
-        """Undoes the newest change of the view: a compaction, a rewind or an edit. Without later messages the view is byte
+        """Undoes the newest change of the view: a compaction, a rewind or an edit; a decision about words (MarkWords) counts as
+        one, though it has no view to restore and nothing waits after it. Without later messages the view is byte
         for byte what it was before the change; later messages follow it. A repeated call undoes the change before that
         one. Automatic compactions then wait until the next user message, or until every undone change is redone; the
         compaction for a reported overflow does not wait.

@@ -704,7 +704,7 @@ class ContextEnd(google.protobuf.message.Message):
         """What the format has no use for and does not show, of the whole view."""
 
     @property
-    def provider_compaction(self) -> global___ProviderCompaction:
+    def provider_compaction(self) -> longhand.v1.session_pb2.ProviderCompaction:
         """The provider's own compaction that the view begins with; unset without one."""
 
     def __init__(
@@ -713,52 +713,12 @@ class ContextEnd(google.protobuf.message.Message):
         covered: global___CoveredHistory | None = ...,
         omitted: collections.abc.Iterable[global___OmittedHistory] | None = ...,
         left_out_parts: collections.abc.Iterable[global___LeftOutPart] | None = ...,
-        provider_compaction: global___ProviderCompaction | None = ...,
+        provider_compaction: longhand.v1.session_pb2.ProviderCompaction | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["covered", b"covered", "provider_compaction", b"provider_compaction"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["covered", b"covered", "left_out_parts", b"left_out_parts", "omitted", b"omitted", "provider_compaction", b"provider_compaction"]) -> None: ...
 
 global___ContextEnd = ContextEnd
-
-@typing.final
-class ProviderCompaction(google.protobuf.message.Message):
-    """A compaction that a provider made itself: Anthropic's block `compaction`, OpenAI's item `compaction` or object
-    `response.compaction`, kept as an opaque part. In a view for its provider the newest one goes first, as it came, and what
-    it stands for is not shown: all before it, but for instructions at the beginning, pinned messages, and messages behind the
-    view that its reply names. For any other provider the originals are shown, or a summary of Longhand's, and the block is
-    not. A view in a format is for the format's provider. Any other view, and every decision, is for the provider of the
-    window's model, or, if that is not known by the model's name, for the one that compacted the conversation last. A block
-    that failed (`content` is null) stands for nothing, and goes back as it came. An edit, a rewind or an erasure of what a
-    block stands for, and a summary of Longhand's that covers more, make the block void.
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    MESSAGE_ID_FIELD_NUMBER: builtins.int
-    PART_ID_FIELD_NUMBER: builtins.int
-    PROVIDER_FIELD_NUMBER: builtins.int
-    COVERED_RANGES_FIELD_NUMBER: builtins.int
-    message_id: builtins.str
-    """The message with the block."""
-    part_id: builtins.str
-    """The block."""
-    provider: builtins.str
-    """The provider: `anthropic` or `openai`."""
-    @property
-    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RevisionRange]:
-        """The messages that it stands for."""
-
-    def __init__(
-        self,
-        *,
-        message_id: builtins.str = ...,
-        part_id: builtins.str = ...,
-        provider: builtins.str = ...,
-        covered_ranges: collections.abc.Iterable[global___RevisionRange] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["covered_ranges", b"covered_ranges", "message_id", b"message_id", "part_id", b"part_id", "provider", b"provider"]) -> None: ...
-
-global___ProviderCompaction = ProviderCompaction
 
 @typing.final
 class LeftOutPart(google.protobuf.message.Message):
@@ -801,7 +761,7 @@ class CoveredHistory(google.protobuf.message.Message):
     summary_message_id: builtins.str
     """The summary message."""
     @property
-    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RevisionRange]:
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The ranges of revisions whose messages the summary stands for. Pinned messages in them are shown nevertheless."""
 
     @property
@@ -815,7 +775,7 @@ class CoveredHistory(google.protobuf.message.Message):
         *,
         compaction_id: builtins.str = ...,
         summary_message_id: builtins.str = ...,
-        covered_ranges: collections.abc.Iterable[global___RevisionRange] | None = ...,
+        covered_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         provenance: global___Provenance | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
@@ -842,13 +802,13 @@ class OmittedHistory(google.protobuf.message.Message):
     that was shortened.
     """
     @property
-    def range(self) -> global___RevisionRange:
+    def range(self) -> longhand.v1.session_pb2.RevisionRange:
         """The range of the messages."""
 
     def __init__(
         self,
         *,
-        range: global___RevisionRange | None = ...,
+        range: longhand.v1.session_pb2.RevisionRange | None = ...,
         mark_revision: builtins.int = ...,
         reason: global___OmitReason.ValueType = ...,
         compaction_id: builtins.str | None = ...,
@@ -858,25 +818,3 @@ class OmittedHistory(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_compaction_id", b"_compaction_id"]) -> typing.Literal["compaction_id"] | None: ...
 
 global___OmittedHistory = OmittedHistory
-
-@typing.final
-class RevisionRange(google.protobuf.message.Message):
-    """An inclusive range of revisions."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    FIRST_REVISION_FIELD_NUMBER: builtins.int
-    LAST_REVISION_FIELD_NUMBER: builtins.int
-    first_revision: builtins.int
-    """First revision in the range."""
-    last_revision: builtins.int
-    """Last revision in the range."""
-    def __init__(
-        self,
-        *,
-        first_revision: builtins.int = ...,
-        last_revision: builtins.int = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["first_revision", b"first_revision", "last_revision", b"last_revision"]) -> None: ...
-
-global___RevisionRange = RevisionRange

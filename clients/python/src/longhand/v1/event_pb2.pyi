@@ -83,9 +83,9 @@ class _EventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     EVENT_KIND_COMPACTION_REDONE: _EventKind.ValueType  # 23
     """A compaction that was undone is active again."""
     EVENT_KIND_REWRITE_UNDONE: _EventKind.ValueType  # 24
-    """A rewind or an edit was undone."""
+    """A rewind, an edit or a decision about words was undone."""
     EVENT_KIND_REWRITE_REDONE: _EventKind.ValueType  # 25
-    """A rewind or an edit that was undone is active again."""
+    """A rewind, an edit or a decision about words that was undone is active again."""
     EVENT_KIND_RUN_STARTED: _EventKind.ValueType  # 26
     """A run began."""
     EVENT_KIND_RUN_CANCEL_REQUESTED: _EventKind.ValueType  # 27
@@ -110,6 +110,8 @@ class _EventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A session lost a label."""
     EVENT_KIND_ERASED: _EventKind.ValueType  # 37
     """Content was erased."""
+    EVENT_KIND_WORDS_MARKED: _EventKind.ValueType  # 38
+    """A message's words were struck out, kept, or left to the summarizer again."""
 
 class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper):
     """Kind of an event's change. New values may appear."""
@@ -163,9 +165,9 @@ EVENT_KIND_COMPACTION_PROPOSED: EventKind.ValueType  # 22
 EVENT_KIND_COMPACTION_REDONE: EventKind.ValueType  # 23
 """A compaction that was undone is active again."""
 EVENT_KIND_REWRITE_UNDONE: EventKind.ValueType  # 24
-"""A rewind or an edit was undone."""
+"""A rewind, an edit or a decision about words was undone."""
 EVENT_KIND_REWRITE_REDONE: EventKind.ValueType  # 25
-"""A rewind or an edit that was undone is active again."""
+"""A rewind, an edit or a decision about words that was undone is active again."""
 EVENT_KIND_RUN_STARTED: EventKind.ValueType  # 26
 """A run began."""
 EVENT_KIND_RUN_CANCEL_REQUESTED: EventKind.ValueType  # 27
@@ -190,6 +192,8 @@ EVENT_KIND_LABEL_REMOVED: EventKind.ValueType  # 36
 """A session lost a label."""
 EVENT_KIND_ERASED: EventKind.ValueType  # 37
 """Content was erased."""
+EVENT_KIND_WORDS_MARKED: EventKind.ValueType  # 38
+"""A message's words were struck out, kept, or left to the summarizer again."""
 global___EventKind = EventKind
 
 class _ErasedTarget:
@@ -302,6 +306,7 @@ class Event(google.protobuf.message.Message):
     LABEL_ADDED_FIELD_NUMBER: builtins.int
     LABEL_REMOVED_FIELD_NUMBER: builtins.int
     ERASED_FIELD_NUMBER: builtins.int
+    WORDS_MARKED_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """Dense sequence number in the store, in commit order."""
     cursor: builtins.str
@@ -427,11 +432,11 @@ class Event(google.protobuf.message.Message):
 
     @property
     def rewrite_undone(self) -> global___RewriteUndone:
-        """A rewind or an edit was undone."""
+        """A rewind, an edit or a decision about words was undone."""
 
     @property
     def rewrite_redone(self) -> global___RewriteRedone:
-        """A rewind or an edit that was undone is active again."""
+        """A rewind, an edit or a decision about words that was undone is active again."""
 
     @property
     def run_started(self) -> global___RunStarted:
@@ -480,6 +485,10 @@ class Event(google.protobuf.message.Message):
     @property
     def erased(self) -> global___Erased:
         """Content was erased."""
+
+    @property
+    def words_marked(self) -> global___WordsMarked:
+        """A message's words were struck out, kept, or left to the summarizer again."""
 
     def __init__(
         self,
@@ -532,10 +541,11 @@ class Event(google.protobuf.message.Message):
         label_added: global___LabelAdded | None = ...,
         label_removed: global___LabelRemoved | None = ...,
         erased: global___Erased | None = ...,
+        words_marked: global___WordsMarked | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "erased", b"erased", "event_time", b"event_time", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "cursor", b"cursor", "erased", b"erased", "event_time", b"event_time", "hash", b"hash", "ignorable", b"ignorable", "kind", b"kind", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "request_id", b"request_id", "revision", b"revision", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "seq", b"seq", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_id", b"session_id", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["session_created", "session_updated", "session_archived", "session_restored", "session_forked", "policy_changed", "message_appended", "parts_closed", "message_finished", "usage_recorded", "session_rewound", "message_edited", "message_pinned", "message_unpinned", "compaction_started", "compaction_proposed", "compaction_retried", "parts_pruned", "compacted", "compaction_failed", "compaction_cancelled", "compaction_undone", "compaction_redone", "rewrite_undone", "rewrite_redone", "run_started", "run_cancel_requested", "run_ended", "prompt_submitted", "prompt_moved", "prompt_taken", "prompt_withdrawn", "approval_requested", "approval_ended", "label_added", "label_removed", "erased"] | None: ...
+    def HasField(self, field_name: typing.Literal["approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "erased", b"erased", "event_time", b"event_time", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded", "words_marked", b"words_marked"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "approval_ended", b"approval_ended", "approval_requested", b"approval_requested", "body", b"body", "compacted", b"compacted", "compaction_cancelled", b"compaction_cancelled", "compaction_failed", b"compaction_failed", "compaction_proposed", b"compaction_proposed", "compaction_redone", b"compaction_redone", "compaction_retried", b"compaction_retried", "compaction_started", b"compaction_started", "compaction_undone", b"compaction_undone", "cursor", b"cursor", "erased", b"erased", "event_time", b"event_time", "hash", b"hash", "ignorable", b"ignorable", "kind", b"kind", "label_added", b"label_added", "label_removed", b"label_removed", "message", b"message", "message_appended", b"message_appended", "message_edited", b"message_edited", "message_finished", b"message_finished", "message_pinned", b"message_pinned", "message_unpinned", b"message_unpinned", "parts_closed", b"parts_closed", "parts_pruned", b"parts_pruned", "policy_changed", b"policy_changed", "prompt_moved", b"prompt_moved", "prompt_submitted", b"prompt_submitted", "prompt_taken", b"prompt_taken", "prompt_withdrawn", b"prompt_withdrawn", "request_id", b"request_id", "revision", b"revision", "rewrite_redone", b"rewrite_redone", "rewrite_undone", b"rewrite_undone", "run_cancel_requested", b"run_cancel_requested", "run_ended", b"run_ended", "run_started", b"run_started", "seq", b"seq", "session_archived", b"session_archived", "session_created", b"session_created", "session_forked", b"session_forked", "session_id", b"session_id", "session_restored", b"session_restored", "session_rewound", b"session_rewound", "session_updated", b"session_updated", "usage_recorded", b"usage_recorded", "words_marked", b"words_marked"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["session_created", "session_updated", "session_archived", "session_restored", "session_forked", "policy_changed", "message_appended", "parts_closed", "message_finished", "usage_recorded", "session_rewound", "message_edited", "message_pinned", "message_unpinned", "compaction_started", "compaction_proposed", "compaction_retried", "parts_pruned", "compacted", "compaction_failed", "compaction_cancelled", "compaction_undone", "compaction_redone", "rewrite_undone", "rewrite_redone", "run_started", "run_cancel_requested", "run_ended", "prompt_submitted", "prompt_moved", "prompt_taken", "prompt_withdrawn", "approval_requested", "approval_ended", "label_added", "label_removed", "erased", "words_marked"] | None: ...
 
 global___Event = Event
 
@@ -878,6 +888,28 @@ class MessageUnpinned(google.protobuf.message.Message):
 global___MessageUnpinned = MessageUnpinned
 
 @typing.final
+class WordsMarked(google.protobuf.message.Message):
+    """A message's words were struck out, kept, or left to the summarizer again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    STANCE_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The message."""
+    stance: longhand.v1.session_pb2.WordsStance.ValueType
+    """What becomes of them."""
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        stance: longhand.v1.session_pb2.WordsStance.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_id", b"message_id", "stance", b"stance"]) -> None: ...
+
+global___WordsMarked = WordsMarked
+
+@typing.final
 class CompactionStarted(google.protobuf.message.Message):
     """A compaction began."""
 
@@ -1005,7 +1037,7 @@ class PartsPruned(google.protobuf.message.Message):
         """The parts."""
 
     @property
-    def omitted_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def omitted_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The messages that were left out."""
 
     def __init__(
@@ -1013,7 +1045,7 @@ class PartsPruned(google.protobuf.message.Message):
         *,
         compaction_id: builtins.str = ...,
         part_ids: collections.abc.Iterable[builtins.str] | None = ...,
-        omitted_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        omitted_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["compaction_id", b"compaction_id", "omitted_ranges", b"omitted_ranges", "part_ids", b"part_ids"]) -> None: ...
 
@@ -1154,14 +1186,14 @@ global___CompactionRedone = CompactionRedone
 
 @typing.final
 class RewriteUndone(google.protobuf.message.Message):
-    """A rewind or an edit was undone."""
+    """A rewind, an edit or a decision about words was undone."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REWRITE_FIELD_NUMBER: builtins.int
     @property
     def rewrite(self) -> longhand.v1.compaction_pb2.Rewrite:
-        """The rewind or edit."""
+        """The change."""
 
     def __init__(
         self,
@@ -1175,14 +1207,14 @@ global___RewriteUndone = RewriteUndone
 
 @typing.final
 class RewriteRedone(google.protobuf.message.Message):
-    """A rewind or an edit that was undone is active again."""
+    """A rewind, an edit or a decision about words that was undone is active again."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REWRITE_FIELD_NUMBER: builtins.int
     @property
     def rewrite(self) -> longhand.v1.compaction_pb2.Rewrite:
-        """The rewind or edit."""
+        """The change."""
 
     def __init__(
         self,
@@ -1499,7 +1531,7 @@ class Erased(google.protobuf.message.Message):
     session goes in steps. It takes no writes from the first one on.
     """
     @property
-    def ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """The positions of the messages that lost content, in the history of this session."""
 
     @property
@@ -1514,7 +1546,7 @@ class Erased(google.protobuf.message.Message):
         target: global___ErasedTarget.ValueType = ...,
         reason: builtins.str = ...,
         source_session_id: builtins.str | None = ...,
-        ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         messages: collections.abc.Iterable[global___ErasedMessage] | None = ...,
         unfinished: builtins.bool = ...,
     ) -> None: ...

@@ -2478,3 +2478,59 @@ class PinMessageResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
 
 global___PinMessageResponse = PinMessageResponse
+
+@typing.final
+class MarkWordsRequest(google.protobuf.message.Message):
+    """A request to strike out or to keep what a message says."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    STANCE_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    """The session's id or client id."""
+    message_id: builtins.str
+    """The message: its id or client id. GetSession names that of each line."""
+    stance: longhand.v1.session_pb2.WordsStance.ValueType
+    """What becomes of its words."""
+    request_id: builtins.str
+    """Makes the request idempotent."""
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+        message_id: builtins.str = ...,
+        stance: longhand.v1.session_pb2.WordsStance.ValueType = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_id", b"message_id", "request_id", b"request_id", "session_id", b"session_id", "stance", b"stance"]) -> None: ...
+
+global___MarkWordsRequest = MarkWordsRequest
+
+@typing.final
+class MarkWordsResponse(google.protobuf.message.Message):
+    """Result of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: builtins.int
+    SEQ_FIELD_NUMBER: builtins.int
+    DURABILITY_FIELD_NUMBER: builtins.int
+    revision: builtins.int
+    """The session's revision after it."""
+    seq: builtins.int
+    """The store's sequence number of it."""
+    durability: longhand.v1.session_pb2.Durability.ValueType
+    """Durability of the acknowledged write: fsynced, or safe from a crash of the process only."""
+    def __init__(
+        self,
+        *,
+        revision: builtins.int = ...,
+        seq: builtins.int = ...,
+        durability: longhand.v1.session_pb2.Durability.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["durability", b"durability", "revision", b"revision", "seq", b"seq"]) -> None: ...
+
+global___MarkWordsResponse = MarkWordsResponse

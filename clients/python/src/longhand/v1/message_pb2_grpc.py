@@ -98,6 +98,11 @@ class MessageServiceStub(object):
                 request_serializer=longhand_dot_v1_dot_message__pb2.PinMessageRequest.SerializeToString,
                 response_deserializer=longhand_dot_v1_dot_message__pb2.PinMessageResponse.FromString,
                 _registered_method=True)
+        self.MarkWords = channel.unary_unary(
+                '/longhand.v1.MessageService/MarkWords',
+                request_serializer=longhand_dot_v1_dot_message__pb2.MarkWordsRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_message__pb2.MarkWordsResponse.FromString,
+                _registered_method=True)
 
 
 class MessageServiceServicer(object):
@@ -257,6 +262,18 @@ class MessageServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MarkWords(self, request, context):
+        """Decides what becomes of a message's words beside summaries: strikes out the line that has them, adds a line with them,
+        or leaves that to the summarizer again. It takes effect with the next compaction, UndoChange takes it back, and it goes
+        with an erasure of the message.
+        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID
+        for a message that is none of the conversation, or is to be kept and has not the role of a user; INVALID_FIELD
+        without a stance, LIMIT_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MessageServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -319,6 +336,11 @@ def add_MessageServiceServicer_to_server(servicer, server):
                     servicer.PinMessage,
                     request_deserializer=longhand_dot_v1_dot_message__pb2.PinMessageRequest.FromString,
                     response_serializer=longhand_dot_v1_dot_message__pb2.PinMessageResponse.SerializeToString,
+            ),
+            'MarkWords': grpc.unary_unary_rpc_method_handler(
+                    servicer.MarkWords,
+                    request_deserializer=longhand_dot_v1_dot_message__pb2.MarkWordsRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_message__pb2.MarkWordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -649,6 +671,33 @@ class MessageService(object):
             '/longhand.v1.MessageService/PinMessage',
             longhand_dot_v1_dot_message__pb2.PinMessageRequest.SerializeToString,
             longhand_dot_v1_dot_message__pb2.PinMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MarkWords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/longhand.v1.MessageService/MarkWords',
+            longhand_dot_v1_dot_message__pb2.MarkWordsRequest.SerializeToString,
+            longhand_dot_v1_dot_message__pb2.MarkWordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

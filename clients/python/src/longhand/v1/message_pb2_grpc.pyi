@@ -175,6 +175,18 @@ class MessageServiceStub:
     INVALID_FIELD, LIMIT_EXCEEDED.
     """
 
+    MarkWords: grpc.UnaryUnaryMultiCallable[
+        longhand.v1.message_pb2.MarkWordsRequest,
+        longhand.v1.message_pb2.MarkWordsResponse,
+    ]
+    """Decides what becomes of a message's words beside summaries: strikes out the line that has them, adds a line with them,
+    or leaves that to the summarizer again. It takes effect with the next compaction, UndoChange takes it back, and it goes
+    with an erasure of the message.
+    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID
+    for a message that is none of the conversation, or is to be kept and has not the role of a user; INVALID_FIELD
+    without a stance, LIMIT_EXCEEDED.
+    """
+
 class MessageServiceAsyncStub:
     """Writes and reads history: every message as it was written, without filtering.
 
@@ -330,6 +342,18 @@ class MessageServiceAsyncStub:
     """Pins a message, so that every view shows it verbatim, or removes the pin.
     Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID,
     INVALID_FIELD, LIMIT_EXCEEDED.
+    """
+
+    MarkWords: grpc.aio.UnaryUnaryMultiCallable[
+        longhand.v1.message_pb2.MarkWordsRequest,
+        longhand.v1.message_pb2.MarkWordsResponse,
+    ]
+    """Decides what becomes of a message's words beside summaries: strikes out the line that has them, adds a line with them,
+    or leaves that to the summarizer again. It takes effect with the next compaction, UndoChange takes it back, and it goes
+    with an erasure of the message.
+    Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID
+    for a message that is none of the conversation, or is to be kept and has not the role of a user; INVALID_FIELD
+    without a stance, LIMIT_EXCEEDED.
     """
 
 class MessageServiceServicer(metaclass=abc.ABCMeta):
@@ -511,6 +535,20 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Pins a message, so that every view shows it verbatim, or removes the pin.
         Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID,
         INVALID_FIELD, LIMIT_EXCEEDED.
+        """
+
+    @abc.abstractmethod
+    def MarkWords(
+        self,
+        request: longhand.v1.message_pb2.MarkWordsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[longhand.v1.message_pb2.MarkWordsResponse, collections.abc.Awaitable[longhand.v1.message_pb2.MarkWordsResponse]]:
+        """Decides what becomes of a message's words beside summaries: strikes out the line that has them, adds a line with them,
+        or leaves that to the summarizer again. It takes effect with the next compaction, UndoChange takes it back, and it goes
+        with an erasure of the message.
+        Errors: SESSION_NOT_FOUND, SESSION_ARCHIVED, MESSAGE_NOT_FOUND, MESSAGE_OPEN, REQUEST_ID_REUSED, BOUNDARY_INVALID
+        for a message that is none of the conversation, or is to be kept and has not the role of a user; INVALID_FIELD
+        without a stance, LIMIT_EXCEEDED.
         """
 
 def add_MessageServiceServicer_to_server(servicer: MessageServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -242,6 +242,34 @@ COMPACTION_LEVEL_DEEP: CompactionLevel.ValueType  # 3
 """The thorough compaction."""
 global___CompactionLevel = CompactionLevel
 
+class _WordsStance:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _WordsStanceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_WordsStance.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    WORDS_STANCE_UNSPECIFIED: _WordsStance.ValueType  # 0
+    """Not given."""
+    WORDS_STANCE_OPEN: _WordsStance.ValueType  # 1
+    """The summarizer decides, as it does for every message."""
+    WORDS_STANCE_STRUCK: _WordsStance.ValueType  # 2
+    """They are left out."""
+    WORDS_STANCE_KEPT: _WordsStance.ValueType  # 3
+    """They come first, also if the summarizer would leave them out."""
+
+class WordsStance(_WordsStance, metaclass=_WordsStanceEnumTypeWrapper):
+    """What becomes of a message's words beside the summaries that cover it. New values may appear."""
+
+WORDS_STANCE_UNSPECIFIED: WordsStance.ValueType  # 0
+"""Not given."""
+WORDS_STANCE_OPEN: WordsStance.ValueType  # 1
+"""The summarizer decides, as it does for every message."""
+WORDS_STANCE_STRUCK: WordsStance.ValueType  # 2
+"""They are left out."""
+WORDS_STANCE_KEPT: WordsStance.ValueType  # 3
+"""They come first, also if the summarizer would leave them out."""
+global___WordsStance = WordsStance
+
 class _OverWindowReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -877,6 +905,8 @@ class GetSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     OVER_WINDOW_FIELD_NUMBER: builtins.int
     SAID_LINES_FIELD_NUMBER: builtins.int
+    MARKED_WORDS_FIELD_NUMBER: builtins.int
+    PROVIDER_COMPACTION_FIELD_NUMBER: builtins.int
     @property
     def session(self) -> global___Session:
         """The session."""
@@ -888,10 +918,22 @@ class GetSessionResponse(google.protobuf.message.Message):
         """
 
     @property
-    def said_lines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+    def said_lines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SaidLine]:
         """What people typed in the messages that the active summary covers, verbatim and in order, as far as the policy lets it
         follow the summary (`words_tokens`): a line each. Empty if the summary has none, or has it among its own lines, as that
         of the built-in summarizer.
+        """
+
+    @property
+    def marked_words(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MarkedWords]:
+        """The messages whose words were struck out or kept (MarkWords), oldest first; the next compaction is the first to see a
+        new one.
+        """
+
+    @property
+    def provider_compaction(self) -> global___ProviderCompaction:
+        """The provider's own compaction that the view begins with. Unset without one, and if the session is not in the daemon's
+        memory and has more than 256 KiB; GetContext always has it.
         """
 
     def __init__(
@@ -899,13 +941,123 @@ class GetSessionResponse(google.protobuf.message.Message):
         *,
         session: global___Session | None = ...,
         over_window: global___OverWindow | None = ...,
-        said_lines: collections.abc.Iterable[builtins.str] | None = ...,
+        said_lines: collections.abc.Iterable[global___SaidLine] | None = ...,
+        marked_words: collections.abc.Iterable[global___MarkedWords] | None = ...,
+        provider_compaction: global___ProviderCompaction | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "session", b"session"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "said_lines", b"said_lines", "session", b"session"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_over_window", b"_over_window", "over_window", b"over_window", "provider_compaction", b"provider_compaction", "session", b"session"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_over_window", b"_over_window", "marked_words", b"marked_words", "over_window", b"over_window", "provider_compaction", b"provider_compaction", "said_lines", b"said_lines", "session", b"session"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_over_window", b"_over_window"]) -> typing.Literal["over_window"] | None: ...
 
 global___GetSessionResponse = GetSessionResponse
+
+@typing.final
+class SaidLine(google.protobuf.message.Message):
+    """A line of what people typed."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: builtins.int
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    text: builtins.str
+    """The line, with quotation marks."""
+    message_id: builtins.str
+    """The message that it is from; unset if its message is not known."""
+    def __init__(
+        self,
+        *,
+        text: builtins.str = ...,
+        message_id: builtins.str | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_message_id", b"_message_id", "message_id", b"message_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_message_id", b"_message_id", "message_id", b"message_id", "text", b"text"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_message_id", b"_message_id"]) -> typing.Literal["message_id"] | None: ...
+
+global___SaidLine = SaidLine
+
+@typing.final
+class MarkedWords(google.protobuf.message.Message):
+    """A message whose words were struck out or kept."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    STANCE_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The message."""
+    stance: global___WordsStance.ValueType
+    """What becomes of them."""
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        stance: global___WordsStance.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message_id", b"message_id", "stance", b"stance"]) -> None: ...
+
+global___MarkedWords = MarkedWords
+
+@typing.final
+class ProviderCompaction(google.protobuf.message.Message):
+    """A compaction that a provider made itself: Anthropic's block `compaction`, OpenAI's item `compaction` or object
+    `response.compaction`, kept as an opaque part. In a view for its provider the newest one goes first, as it came, and what
+    it stands for is not shown: all before it, but for instructions at the beginning, pinned messages, and messages behind the
+    view that its reply names. For any other provider the originals are shown, or a summary of Longhand's, and the block is
+    not. A view in a format is for the format's provider. Any other view, and every decision, is for the provider of the
+    window's model, or, if that is not known by the model's name, for the one that compacted the conversation last. A block
+    that failed (`content` is null) stands for nothing, and goes back as it came. An edit, a rewind or an erasure of what a
+    block stands for, and a summary of Longhand's that covers more, make the block void.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    PART_ID_FIELD_NUMBER: builtins.int
+    PROVIDER_FIELD_NUMBER: builtins.int
+    COVERED_RANGES_FIELD_NUMBER: builtins.int
+    message_id: builtins.str
+    """The message with the block."""
+    part_id: builtins.str
+    """The block."""
+    provider: builtins.str
+    """The provider: `anthropic` or `openai`."""
+    @property
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RevisionRange]:
+        """The messages that it stands for."""
+
+    def __init__(
+        self,
+        *,
+        message_id: builtins.str = ...,
+        part_id: builtins.str = ...,
+        provider: builtins.str = ...,
+        covered_ranges: collections.abc.Iterable[global___RevisionRange] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["covered_ranges", b"covered_ranges", "message_id", b"message_id", "part_id", b"part_id", "provider", b"provider"]) -> None: ...
+
+global___ProviderCompaction = ProviderCompaction
+
+@typing.final
+class RevisionRange(google.protobuf.message.Message):
+    """An inclusive range of revisions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_REVISION_FIELD_NUMBER: builtins.int
+    LAST_REVISION_FIELD_NUMBER: builtins.int
+    first_revision: builtins.int
+    """First revision in the range."""
+    last_revision: builtins.int
+    """Last revision in the range."""
+    def __init__(
+        self,
+        *,
+        first_revision: builtins.int = ...,
+        last_revision: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_revision", b"first_revision", "last_revision", b"last_revision"]) -> None: ...
+
+global___RevisionRange = RevisionRange
 
 @typing.final
 class OverWindow(google.protobuf.message.Message):

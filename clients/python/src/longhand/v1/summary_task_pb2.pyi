@@ -12,7 +12,6 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import longhand.v1.compaction_pb2
-import longhand.v1.context_pb2
 import longhand.v1.message_pb2
 import longhand.v1.session_pb2
 import sys
@@ -108,7 +107,7 @@ class SummaryTask(google.protobuf.message.Message):
     checked: builtins.bool
     """True if the policy has the summary checked by a second request: see CheckSummaryTask."""
     @property
-    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.context_pb2.RevisionRange]:
+    def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
         """All messages that the summary will cover."""
 
     @property
@@ -125,7 +124,7 @@ class SummaryTask(google.protobuf.message.Message):
         attempt: builtins.int = ...,
         base_revision: builtins.int = ...,
         window_tokens: builtins.int = ...,
-        covered_ranges: collections.abc.Iterable[longhand.v1.context_pb2.RevisionRange] | None = ...,
+        covered_ranges: collections.abc.Iterable[longhand.v1.session_pb2.RevisionRange] | None = ...,
         tail_start_message_id: builtins.str | None = ...,
         retained_message_ids: collections.abc.Iterable[builtins.str] | None = ...,
         system: builtins.str = ...,

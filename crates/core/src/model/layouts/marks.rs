@@ -6,7 +6,7 @@ use super::summaries::{Difference, FirstPositions, difference, first_position};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Covered, Layout, LayoutChange, Placement, Span, Splice};
-use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::mark::{CompactedMark, Mark, MarkBody, Words};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -166,9 +166,9 @@ impl Marks {
         then.summary == self.summary && difference(&then.state, &self.state, covered, tail_start).is_none()
     }
 
-    /// True if a message was erased after `seen` that a summary may quote: one from the tail on, up to `seen`.
-    pub fn has_erased_quoted(&self, tail_start: Revision, seen: Revision) -> bool {
-        self.state.has_erased_since(seen, &[RevisionRange { first: tail_start, last: seen }])
+    /// The messages whose words clients struck or kept, by their positions.
+    pub fn words(&self) -> Words {
+        self.state.words().collect()
     }
 
     /// The marks of all compactions, ascending, also of those that are not active.

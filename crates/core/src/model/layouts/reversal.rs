@@ -12,7 +12,7 @@ use crate::model::mark::{Mark, MarkBody};
 /// A change of the view that can be undone or redone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reversal {
-    /// The mark that made the change: a rewind, an edit, a prune or a compaction.
+    /// The mark that made the change: a rewind, an edit, a prune, a compaction, or one of words.
     pub change: Revision,
     /// The mark that must be undone for it.
     pub target: Revision,
@@ -37,7 +37,10 @@ impl Marks {
             let (origin, depth) = origin(&self.marks, mark)?;
             let is_active = match &origin.body {
                 MarkBody::Compacted(_) => self.is_active(origin.revision),
-                MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => is_change(origin),
+                MarkBody::Pruned { .. }
+                | MarkBody::Rewound { .. }
+                | MarkBody::Edited { .. }
+                | MarkBody::Words { .. } => is_change(origin),
                 MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => false,
             };
             (is_active && depth % 2 == 0).then_some(Reversal { change: origin.revision, target: mark.revision })
@@ -77,11 +80,12 @@ impl Marks {
     }
 }
 
-/// True if the mark changes the content of a view of the conversation. The beginning of a fork does not.
+/// True if the mark changes the content of a view of the conversation, now or with the next summary. The beginning of a
+/// fork does not.
 fn is_change(mark: &Mark) -> bool {
     match mark.body {
         MarkBody::Rewound { of_fork, .. } => !of_fork,
-        MarkBody::Compacted(_) | MarkBody::Pruned { .. } | MarkBody::Edited { .. } => true,
+        MarkBody::Compacted(_) | MarkBody::Pruned { .. } | MarkBody::Edited { .. } | MarkBody::Words { .. } => true,
         MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => false,
     }
 }

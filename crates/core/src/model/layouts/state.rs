@@ -3,7 +3,7 @@
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::layout::{OmitReason, Omitted};
-use crate::model::mark::{Mark, MarkBody};
+use crate::model::mark::{Mark, MarkBody, WordsStance};
 use crate::model::ranges::subtract;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) replacements: BTreeMap<Revision, Replacement>,
     /// Active pins: the pinned message, always the original, and the mark.
     pins: BTreeSet<(Revision, Revision)>,
+    /// What becomes of the words of messages, by their positions; none where that was left to the summarizer again.
+    words: BTreeMap<Revision, Option<WordsStance>>,
     /// Continuations of active compactions, each with the mark of its compaction.
     pub(super) continuations: BTreeMap<Revision, Revision>,
     /// Summaries and markers of all compactions, each with the beginning of the tail.
@@ -136,6 +138,11 @@ impl State {
                 if is_active {
                     self.pins.insert((position, mark.revision));
                     touched.extend(self.shown_at(position).into_iter().chain([position]).map(point));
+                }
+            }
+            MarkBody::Words { target, stance } => {
+                if is_active {
+                    self.words.insert(self.position(*target), *stance);
                 }
             }
             MarkBody::Undone { .. } => {}
@@ -293,6 +300,11 @@ impl State {
         self.pins.range((position, Revision::MIN)..=(position, Revision::MAX)).next_back().map(|(_, mark)| *mark)
     }
 
+    /// The messages whose words are struck or kept, by their positions.
+    pub(super) fn words(&self) -> impl Iterator<Item = (Revision, WordsStance)> {
+        self.words.iter().filter_map(|(position, stance)| Some((*position, (*stance)?)))
+    }
+
     /// The beginning of the tail behind a message that is a summary or a marker.
     pub(super) fn tail_behind(&self, introduction: Revision) -> Option<Revision> {
         self.introductions.get(&introduction).copied()
@@ -370,6 +382,7 @@ pub(super) fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item =
         MarkBody::Rewound { .. }
         | MarkBody::Edited { .. }
         | MarkBody::Pinned { .. }
+        | MarkBody::Words { .. }
         | MarkBody::Undone { .. }
         | MarkBody::Erased { .. } => None,
     };

@@ -143,7 +143,7 @@ impl FirstPositions {
 /// The first position at which a mark changes the conversation that summaries are written from.
 pub(super) fn first_position(marks: &[Mark], state: &State, mark: &Mark) -> Revision {
     match &mark.body {
-        MarkBody::Pinned { .. } | MarkBody::Compacted(_) => Revision::MAX,
+        MarkBody::Pinned { .. } | MarkBody::Words { .. } | MarkBody::Compacted(_) => Revision::MAX,
         MarkBody::Rewound { after, .. } => {
             let restored = state.restored.get(&mark.revision).map_or(&[][..], Vec::as_slice);
             let positions = restored.iter().map(|range| range.first).chain(state.targets_within(restored));

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{LayoutChange, OmitReason, Placement, Span};
-use crate::model::mark::{CompactedMark, MarkBody, Replay};
+use crate::model::mark::{CompactedMark, MarkBody, Replay, WordsStance};
 
 mod oracle;
 
@@ -89,6 +89,7 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
         retained_first: false,
         continuation: None,
         quoted_until: None,
+        said_in: Vec::new(),
     };
     mark(revision, MarkBody::Compacted(body))
 }
@@ -522,6 +523,10 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
         (revision(), proptest::option::of(revision()))
             .prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),
+        (revision(), 0_u8..3).prop_map(|(target, stance)| {
+            let stance = [None, Some(WordsStance::Struck), Some(WordsStance::Kept)][usize::from(stance)];
+            MarkBody::Words { target, stance }
+        }),
         revision().prop_map(|mark| MarkBody::Undone { mark }),
         Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1, omitted: Vec::new(), replay: None }),
         (revision(), revision(), revision(), revision()).prop_map(|(base, first, last, tail_start)| {
@@ -540,6 +545,7 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
                 retained_first: false,
                 continuation: None,
                 quoted_until: None,
+                said_in: Vec::new(),
             })
         }),
     ];
@@ -575,6 +581,7 @@ fn varied(mut marks: Vec<Mark>, variety: u64) -> Vec<Mark> {
                 }
             }
             MarkBody::Pruned { compaction, .. } => *compaction = next.filter(|_| is_chosen(0)).unwrap_or(*compaction),
+            MarkBody::Words { stance, .. } => *stance = None,
             MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } | MarkBody::Erased { .. } => {}
         }
     }

@@ -36,6 +36,8 @@ pub struct WrittenSummary<'a> {
     pub digest: Option<&'a [u8]>,
     /// The last revision behind the covered messages that it may quote; none if it quotes none of them.
     pub quoted_until: Option<Revision>,
+    /// The message of each line of people's words that follow it.
+    pub said_in: &'a [Revision],
 }
 
 impl<'a> WrittenSummary<'a> {
@@ -52,6 +54,7 @@ impl<'a> WrittenSummary<'a> {
             beside: &[],
             digest: None,
             quoted_until: None,
+            said_in: &[],
         }
     }
 
@@ -101,5 +104,6 @@ fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> S
         contradictions: contradictions.to_vec(),
         digest: written.digest.map(<[u8]>::to_vec),
         quoted_until: written.quoted_until,
+        said_in: written.said_in.to_vec(),
     }
 }

@@ -10,7 +10,7 @@ use crate::app::undo::Reversed;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Outcome, Trigger,
 };
-use crate::model::event::Rewrite;
+use crate::model::event::{Rewrite, RewriteOf};
 use crate::model::ids::MessageId;
 use crate::model::summary_request::{Purpose, Spending, SummaryRequest};
 use crate::pb;
@@ -92,8 +92,12 @@ pub(in crate::grpc) fn changed(reversed: Reversed) -> pb::Change {
 
 /// A rewind or an edit that was made earlier.
 pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
-    let kind = if rewrite.edited.is_some() { pb::RewriteKind::Edit } else { pb::RewriteKind::Rewind };
-    pb::Rewrite { kind: kind.into(), mark_revision: rewrite.mark, message_id: id(rewrite.edited) }
+    let (kind, message) = match rewrite.of {
+        RewriteOf::Rewind => (pb::RewriteKind::Rewind, None),
+        RewriteOf::Edit(message) => (pb::RewriteKind::Edit, Some(message)),
+        RewriteOf::Words(message) => (pb::RewriteKind::Words, Some(message)),
+    };
+    pb::Rewrite { kind: kind.into(), mark_revision: rewrite.mark, message_id: id(message) }
 }
 
 /// What presets would have done.

@@ -4,7 +4,7 @@ use super::compaction::{failure, kind as compaction_kind, outcome, rewrite, trig
 use super::draft::{call_and_tool, draft, draft_kind};
 use super::message::{message, part_ids};
 use super::run::{approval, event as of_run_event, prompt, run};
-use super::session::{level, session, window};
+use super::session::{level, session, window, words_stance};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::app::presence::{Doing, PresenceFrame, Present};
@@ -104,6 +104,7 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::MessageEdited
         | EventKind::MessagePinned
         | EventKind::MessageUnpinned
+        | EventKind::WordsMarked
         | EventKind::PartsPruned
         | EventKind::Compacted
         | EventKind::CompactionFailed
@@ -276,6 +277,10 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::MessageUnpinned { message } => {
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
+        }
+        EventBody::WordsMarked { message, stance } => {
+            let stance = words_stance(stance).into();
+            Body::WordsMarked(pb::WordsMarked { message_id: message.to_string(), stance })
         }
         EventBody::CompactionProposed { compaction, kind, level: at, notice, until } => {
             Body::CompactionProposed(pb::CompactionProposed {

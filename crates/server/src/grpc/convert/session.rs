@@ -1,19 +1,20 @@
 //! Conversion of sessions and windows.
 
-use super::{count, id, read_enum, read_optional_time};
+use super::{count, id, not_given, read_enum, read_optional_time};
 use crate::app::append::ContextUsage;
 use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, TimeRange};
 use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Result};
 use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
+use crate::model::mark::WordsStance;
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageTotals, WindowSource};
 use crate::pb;
 
 /// A session with its policy.
 pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
-    let SessionInfo { session, policy_json, over_window: _, thresholds: due } = info;
+    let SessionInfo { session, policy_json, thresholds: due, .. } = info;
     let Session { fork, window: current_window, .. } = session;
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
@@ -47,6 +48,24 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         thresholds: thresholds(due),
         origin_start_time: session.origin.map(|times| pb::timestamp(times.start)),
         origin_end_time: session.origin.map(|times| pb::timestamp(times.end)),
+    }
+}
+
+/// What becomes of a message's words.
+pub(in crate::grpc) fn words_stance(stance: Option<WordsStance>) -> pb::WordsStance {
+    match stance {
+        None => pb::WordsStance::Open,
+        Some(WordsStance::Struck) => pb::WordsStance::Struck,
+        Some(WordsStance::Kept) => pb::WordsStance::Kept,
+    }
+}
+
+pub(in crate::grpc) fn read_words_stance(field: &str, number: i32) -> Result<Option<WordsStance>> {
+    match read_enum(field, number)? {
+        pb::WordsStance::Unspecified => Err(not_given(field)),
+        pb::WordsStance::Open => Ok(None),
+        pb::WordsStance::Struck => Ok(Some(WordsStance::Struck)),
+        pb::WordsStance::Kept => Ok(Some(WordsStance::Kept)),
     }
 }
 

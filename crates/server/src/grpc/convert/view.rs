@@ -118,7 +118,7 @@ fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory
     }
 }
 
-fn provider_compaction(compaction: ProviderCompaction) -> pb::ProviderCompaction {
+pub(in crate::grpc) fn provider_compaction(compaction: ProviderCompaction) -> pb::ProviderCompaction {
     let ProviderCompaction { compactor, message, part, covered, revision: _ } = compaction;
     pb::ProviderCompaction {
         message_id: message.to_string(),

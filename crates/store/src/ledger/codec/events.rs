@@ -4,9 +4,10 @@ use super::columns::{
     DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
     ranges_to_disk, required, uuid,
 };
+use super::marks::{decode_stance, encode_stance};
 use crate::error::{Error, Result};
 use crate::model::compaction::{CompactionKind, Level, Trigger};
-use crate::model::event::{EventBody, EventKind, Rewrite};
+use crate::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::time::Timestamp;
@@ -120,6 +121,14 @@ struct DiskPin {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+struct DiskWordsMarked {
+    #[prost(bytes = "vec", tag = "1")]
+    message: Vec<u8>,
+    #[prost(int32, tag = "2")]
+    stance: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 struct DiskCompactionProposed {
     #[prost(bytes = "vec", tag = "1")]
     compaction: Vec<u8>,
@@ -220,6 +229,8 @@ struct DiskRewriteReversed {
     mark: i64,
     #[prost(bytes = "vec", optional, tag = "2")]
     edited: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    words: Option<Vec<u8>>,
 }
 
 fn id_list(parts: &[PartId]) -> Vec<Vec<u8>> {
@@ -300,8 +311,16 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
         EventBody::MessagePinned { message } | EventBody::MessageUnpinned { message } => {
             encode(&DiskPin { message: id_bytes(message.0) })
         }
+        EventBody::WordsMarked { message, stance } => {
+            encode(&DiskWordsMarked { message: id_bytes(message.0), stance: encode_stance(*stance) })
+        }
         EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite) => {
-            encode(&DiskRewriteReversed { mark: rewrite.mark, edited: rewrite.edited.map(|edited| id_bytes(edited.0)) })
+            let (edited, words) = match rewrite.of {
+                RewriteOf::Rewind => (None, None),
+                RewriteOf::Edit(message) => (Some(id_bytes(message.0)), None),
+                RewriteOf::Words(message) => (None, Some(id_bytes(message.0))),
+            };
+            encode(&DiskRewriteReversed { mark: rewrite.mark, edited, words })
         }
         of_compaction => encode_of_compaction(of_compaction),
     }
@@ -422,6 +441,10 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         }
         EventKind::MessagePinned => EventBody::MessagePinned { message: pin(bytes)? },
         EventKind::MessageUnpinned => EventBody::MessageUnpinned { message: pin(bytes)? },
+        EventKind::WordsMarked => {
+            let DiskWordsMarked { message, stance } = event(bytes)?;
+            EventBody::WordsMarked { message: message_id(&message)?, stance: decode_stance(stance)? }
+        }
         EventKind::RewriteUndone => EventBody::RewriteUndone(rewrite(bytes)?),
         EventKind::RewriteRedone => EventBody::RewriteRedone(rewrite(bytes)?),
         EventKind::LabelAdded => EventBody::LabelAdded { label: event::<DiskLabel>(bytes)?.label },
@@ -509,6 +532,11 @@ fn reversed(bytes: &[u8]) -> Result<CompactionId> {
 }
 
 fn rewrite(bytes: &[u8]) -> Result<Rewrite> {
-    let DiskRewriteReversed { mark, edited } = event(bytes)?;
-    Ok(Rewrite { mark, edited: edited.map(|id| message_id(&id)).transpose()? })
+    let DiskRewriteReversed { mark, edited, words } = event(bytes)?;
+    let of = match (edited, words) {
+        (Some(message), _) => RewriteOf::Edit(message_id(&message)?),
+        (None, Some(message)) => RewriteOf::Words(message_id(&message)?),
+        (None, None) => RewriteOf::Rewind,
+    };
+    Ok(Rewrite { mark, of })
 }

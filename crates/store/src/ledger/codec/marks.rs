@@ -3,7 +3,7 @@
 use super::columns::{DiskRange, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
 use crate::error::{Error, Result};
 use crate::model::ids::CompactionId;
-use crate::model::mark::{CompactedMark, MarkBody, Replay};
+use crate::model::mark::{CompactedMark, MarkBody, Replay, WordsStance};
 use crate::model::truncation::Truncation;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -28,6 +28,8 @@ struct DiskCompactedMark {
     continuation: Option<i64>,
     #[prost(int64, optional, tag = "10")]
     quoted_until: Option<i64>,
+    #[prost(int64, repeated, tag = "11")]
+    said_in: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -75,6 +77,14 @@ struct DiskPinnedMark {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+struct DiskWordsMark {
+    #[prost(int64, tag = "1")]
+    target: i64,
+    #[prost(int32, tag = "2")]
+    stance: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 struct DiskUndoneMark {
     #[prost(int64, tag = "1")]
     mark: i64,
@@ -117,6 +127,23 @@ pub(crate) fn decode_truncation(bytes: &[u8]) -> Result<Truncation> {
     Ok(Truncation { before: disk.before, head, middle: disk.middle, tail, after: disk.after })
 }
 
+pub(super) fn encode_stance(stance: Option<WordsStance>) -> i32 {
+    match stance {
+        None => 0,
+        Some(WordsStance::Struck) => 1,
+        Some(WordsStance::Kept) => 2,
+    }
+}
+
+pub(super) fn decode_stance(number: i32) -> Result<Option<WordsStance>> {
+    Ok(match number {
+        0 => None,
+        1 => Some(WordsStance::Struck),
+        2 => Some(WordsStance::Kept),
+        other => return Err(Error::corrupt("mark", format_args!("unknown stance {other}"))),
+    })
+}
+
 /// The number of a mark's kind on disk.
 pub(crate) fn mark_kind(body: &MarkBody) -> i32 {
     match body {
@@ -127,6 +154,7 @@ pub(crate) fn mark_kind(body: &MarkBody) -> i32 {
         MarkBody::Pinned { .. } => 5,
         MarkBody::Undone { .. } => 6,
         MarkBody::Erased { .. } => 7,
+        MarkBody::Words { .. } => 8,
     }
 }
 
@@ -143,6 +171,7 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             retained_first: mark.retained_first,
             continuation: mark.continuation,
             quoted_until: mark.quoted_until,
+            said_in: mark.said_in.clone(),
         }),
         MarkBody::Pruned { compaction, part_count, omitted, replay } => encode(&DiskPrunedMark {
             compaction: id_bytes(compaction.0),
@@ -157,6 +186,9 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             encode(&DiskEditedMark { target: *target, replacement: *replacement })
         }
         MarkBody::Pinned { target } => encode(&DiskPinnedMark { target: *target }),
+        MarkBody::Words { target, stance } => {
+            encode(&DiskWordsMark { target: *target, stance: encode_stance(*stance) })
+        }
         MarkBody::Undone { mark } => encode(&DiskUndoneMark { mark: *mark }),
         MarkBody::Erased { ranges } => encode(&DiskErasedMark { ranges: ranges_to_disk(ranges) }),
     }
@@ -177,6 +209,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
                 retained_first: disk.retained_first,
                 continuation: disk.continuation,
                 quoted_until: disk.quoted_until,
+                said_in: disk.said_in,
             })
         }
         2 => {
@@ -199,6 +232,10 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
         5 => MarkBody::Pinned { target: decode::<DiskPinnedMark>("mark", bytes)?.target },
         6 => MarkBody::Undone { mark: decode::<DiskUndoneMark>("mark", bytes)?.mark },
         7 => MarkBody::Erased { ranges: ranges_from_disk(decode::<DiskErasedMark>("mark", bytes)?.ranges) },
+        8 => {
+            let DiskWordsMark { target, stance } = decode("mark", bytes)?;
+            MarkBody::Words { target, stance: decode_stance(stance)? }
+        }
         other => return Err(Error::corrupt("mark", format_args!("unknown kind {other}"))),
     })
 }

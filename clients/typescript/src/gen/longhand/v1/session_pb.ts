@@ -125,7 +125,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file longhand/v1/session.proto.
  */
 export const file_longhand_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("Chlsb25naGFuZC92MS9zZXNzaW9uLnByb3RvEgtsb25naGFuZC52MSLJBwoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhYKCWNsaWVudF9pZBgCIAEoCUgAiAEBEg0KBXRpdGxlGAMgASgJEigKBXN0YXRlGAQgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEh4KEXBhcmVudF9zZXNzaW9uX2lkGAUgASgJSAGIAQESHgoRc291cmNlX3Nlc3Npb25faWQYBiABKAlIAogBARIcCg9zb3VyY2VfcmV2aXNpb24YByABKANIA4gBARIOCgZwcmVzZXQYCCABKAkSEwoLcG9saWN5X2pzb24YCSABKAkSKAoGd2luZG93GAogASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgLIAEoCUgEiAEBEhAKCHJldmlzaW9uGAwgASgDEhgKEGhpc3RvcnlfcmV2aXNpb24YDSABKAMSFQoNbWVzc2FnZV9jb3VudBgOIAEoAxIbCg5jb250ZXh0X3Rva2VucxgPIAEoA0gFiAEBEh0KEGNvbnRleHRfcmV2aXNpb24YECABKANIBogBARIvCgtjcmVhdGVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC2d1YXJkX3N0YXRlGBMgASgLMhcubG9uZ2hhbmQudjEuR3VhcmRTdGF0ZRIOCgZ0ZW5hbnQYFCABKAkSDQoFYWN0b3IYFSABKAkSDgoGbGFiZWxzGBYgAygJEi0KC3VzYWdlX3RvdGFsGBcgASgLMhgubG9uZ2hhbmQudjEuVXNhZ2VUb3RhbHMSLwoKdGhyZXNob2xkcxgYIAMoCzIbLmxvbmdoYW5kLnYxLkxldmVsVGhyZXNob2xkEjUKEW9yaWdpbl9zdGFydF90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9vcmlnaW5fZW5kX3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgwKCl9jbGllbnRfaWRCFAoSX3BhcmVudF9zZXNzaW9uX2lkQhQKEl9zb3VyY2Vfc2Vzc2lvbl9pZEISChBfc291cmNlX3JldmlzaW9uQhAKDl9tZXRhZGF0YV9qc29uQhEKD19jb250ZXh0X3Rva2Vuc0ITChFfY29udGV4dF9yZXZpc2lvbiKjAQoLVXNhZ2VUb3RhbHMSFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGAoQcmVhc29uaW5nX3Rva2VucxgDIAEoAxIZChFjYWNoZV9yZWFkX3Rva2VucxgEIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBSABKAMSFgoOY29zdF9taWNyb191c2QYBiABKAMi0wEKCkd1YXJkU3RhdGUSFQoNZmFpbHVyZV9jb3VudBgBIAEoBRIXCg9ob2xkX3R1cm5fY291bnQYAiABKAUSLAoLaG9sZF9yZWFzb24YAyABKA4yFy5sb25naGFuZC52MS5Ib2xkUmVhc29uEjUKEWNvb2xkb3duX2VuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcCg9vdmVyaGVhZF90b2tlbnMYBSABKANIAIgBAUISChBfb3ZlcmhlYWRfdG9rZW5zIuYBCgtNb2RlbFdpbmRvdxINCgVtb2RlbBgBIAEoCRIaChJtYXhfY29udGV4dF90b2tlbnMYAiABKAMSHQoQbWF4X2lucHV0X3Rva2VucxgDIAEoA0gAiAEBEh4KEW1heF9vdXRwdXRfdG9rZW5zGAQgASgDSAGIAQESFwoPb3ZlcmhlYWRfdG9rZW5zGAUgASgDEikKBnNvdXJjZRgGIAEoDjIZLmxvbmdoYW5kLnYxLldpbmRvd1NvdXJjZUITChFfbWF4X2lucHV0X3Rva2Vuc0IUChJfbWF4X291dHB1dF90b2tlbnMifwoOTGV2ZWxUaHJlc2hvbGQSKwoFbGV2ZWwYASABKA4yHC5sb25naGFuZC52MS5Db21wYWN0aW9uTGV2ZWwSEgoKZHVlX3Rva2VucxgCIAEoAxIaCg11bm1ldF9tZXNzYWdlGAMgASgJSACIAQFCEAoOX3VubWV0X21lc3NhZ2UisQIKFENyZWF0ZVNlc3Npb25SZXF1ZXN0EhYKCWNsaWVudF9pZBgBIAEoCUgAiAEBEg0KBXRpdGxlGAIgASgJEg4KBnByZXNldBgDIAEoCRIcChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgEIAEoCRITCgtwb2xpY3lfanNvbhgFIAEoCRIoCgZ3aW5kb3cYBiABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxIaCg1tZXRhZGF0YV9qc29uGAcgASgJSAGIAQESHgoRcGFyZW50X3Nlc3Npb25faWQYCCABKAlIAogBARITCgtrZWVwX2VyYXNlZBgJIAEoCEIMCgpfY2xpZW50X2lkQhAKDl9tZXRhZGF0YV9qc29uQhQKEl9wYXJlbnRfc2Vzc2lvbl9pZCKxAQoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEg8KB2V4aXN0ZWQYAiABKAgSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSMwoPc2VjcmV0X2ZpbmRpbmdzGAQgAygLMhoubG9uZ2hhbmQudjEuU2VjcmV0RmluZGluZyInChFHZXRTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIpIBChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SMQoLb3Zlcl93aW5kb3cYAiABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SACIAQESEgoKc2FpZF9saW5lcxgDIAMoCUIOCgxfb3Zlcl93aW5kb3cilgEKCk92ZXJXaW5kb3cSLQoGcmVhc29uGAEgASgOMh0ubG9uZ2hhbmQudjEuT3ZlcldpbmRvd1JlYXNvbhIPCgdtZXNzYWdlGAIgASgJEjYKDXdhaXRfZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSACIAQFCEAoOX3dhaXRfZW5kX3RpbWUipwIKE0xpc3RTZXNzaW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSHgoRcGFyZW50X3Nlc3Npb25faWQYAyABKAlIAIgBARIYChBpbmNsdWRlX2FyY2hpdmVkGAQgASgIEioKBmZpbHRlchgFIAEoCzIaLmxvbmdoYW5kLnYxLlNlc3Npb25GaWx0ZXISKAoFb3JkZXIYBiABKA4yGS5sb25naGFuZC52MS5TZXNzaW9uT3JkZXISJgoEdmlldxgHIAEoDjIYLmxvbmdoYW5kLnYxLlNlc3Npb25WaWV3EhsKE2luY2x1ZGVfcGFnZV90b2tlbnMYCCABKAhCFAoSX3BhcmVudF9zZXNzaW9uX2lkIvMECg1TZXNzaW9uRmlsdGVyEhwKD3Jvb3Rfc2Vzc2lvbl9pZBgBIAEoCUgAiAEBEhQKB3Byb2plY3QYAiABKAlIAYgBARIWCglkaXJlY3RvcnkYAyABKAlIAogBARIcCg5tZXRhZGF0YV90ZXJtcxgEIAMoCUIEkLUYEBIUCgZsYWJlbHMYBSADKAlCBJC1GBASEgoFYWN0b3IYBiABKAlIA4gBARIoCgVzdGF0ZRgHIAEoDjIZLmxvbmdoYW5kLnYxLlNlc3Npb25TdGF0ZRIUCgx0aXRsZV9wcmVmaXgYCCABKAkSGAoQY2xpZW50X2lkX3ByZWZpeBgJIAEoCRIzCg9taW5fY3JlYXRlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21heF9jcmVhdGVfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWluX3VwZGF0ZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9tYXhfdXBkYXRlX3RpbWUYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21pbl9vcmlnaW5fdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWF4X29yaWdpbl90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEISChBfcm9vdF9zZXNzaW9uX2lkQgoKCF9wcm9qZWN0QgwKCl9kaXJlY3RvcnlCCAoGX2FjdG9yImwKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiYKCHNlc3Npb25zGAEgAygLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEwoLcGFnZV90b2tlbnMYAyADKAkiqAEKFFdhdGNoU2Vzc2lvbnNSZXF1ZXN0Eh4KEXBhcmVudF9zZXNzaW9uX2lkGAEgASgJSACIAQESGAoQaW5jbHVkZV9hcmNoaXZlZBgCIAEoCBIqCgZmaWx0ZXIYAyABKAsyGi5sb25naGFuZC52MS5TZXNzaW9uRmlsdGVyEhQKDGFmdGVyX2N1cnNvchgEIAEoCUIUChJfcGFyZW50X3Nlc3Npb25faWQiiAIKFVdhdGNoU2Vzc2lvbnNSZXNwb25zZRIOCgZjdXJzb3IYASABKAkSNAoNc25hcHNob3RfcGFnZRgCIAEoCzIbLmxvbmdoYW5kLnYxLkxpc3RlZFNlc3Npb25zSAASNwoMc25hcHNob3RfZW5kGAMgASgLMh8ubG9uZ2hhbmQudjEuU2Vzc2lvblNuYXBzaG90RW5kSAASMQoGY2hhbmdlGAQgASgLMh8ubG9uZ2hhbmQudjEuU2Vzc2lvbkxpc3RDaGFuZ2VzSAASNAoIcHJvZ3Jlc3MYBSABKAsyIC5sb25naGFuZC52MS5TZXNzaW9uTGlzdFByb2dyZXNzSABCBwoFZnJhbWUiOAoOTGlzdGVkU2Vzc2lvbnMSJgoIc2Vzc2lvbnMYASADKAsyFC5sb25naGFuZC52MS5TZXNzaW9uIhQKElNlc3Npb25TbmFwc2hvdEVuZCJhChJTZXNzaW9uTGlzdENoYW5nZXMSLgoQY2hhbmdlZF9zZXNzaW9ucxgBIAMoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SGwoTcmVtb3ZlZF9zZXNzaW9uX2lkcxgCIAMoCSIVChNTZXNzaW9uTGlzdFByb2dyZXNzIvACChRVcGRhdGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKBXRpdGxlGAIgASgJSACIAQESGgoNbWV0YWRhdGFfanNvbhgDIAEoCUgBiAEBEigKBndpbmRvdxgEIAEoCzIYLmxvbmdoYW5kLnYxLk1vZGVsV2luZG93EhMKBnByZXNldBgFIAEoCUgCiAEBEiEKFHBvbGljeV9vdmVycmlkZV9qc29uGAYgASgJSAOIAQESGAoLcG9saWN5X2pzb24YByABKAlIBIgBARIeChFleHBlY3RlZF9yZXZpc2lvbhgIIAEoA0gFiAEBEhIKCnJlcXVlc3RfaWQYCSABKAlCCAoGX3RpdGxlQhAKDl9tZXRhZGF0YV9qc29uQgkKB19wcmVzZXRCFwoVX3BvbGljeV9vdmVycmlkZV9qc29uQg4KDF9wb2xpY3lfanNvbkIUChJfZXhwZWN0ZWRfcmV2aXNpb24ivwEKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIQCghyZXZpc2lvbhgCIAEoAxILCgNzZXEYAyABKAMSKwoKZHVyYWJpbGl0eRgEIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSMwoPc2VjcmV0X2ZpbmRpbmdzGAUgAygLMhoubG9uZ2hhbmQudjEuU2VjcmV0RmluZGluZyJQChVBcmNoaXZlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgdyZXN0b3JlGAIgASgIEhIKCnJlcXVlc3RfaWQYAyABKAkiiwEKFkFyY2hpdmVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IkgKD0FkZExhYmVsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg0KBWxhYmVsGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkihQEKEEFkZExhYmVsUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IksKElJlbW92ZUxhYmVsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg0KBWxhYmVsGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiiAEKE1JlbW92ZUxhYmVsUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5IpYBChJGb3JrU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgptZXNzYWdlX2lkGAIgASgJSAASGAoOYXNfb2ZfcmV2aXNpb24YAyABKANIABIWCgljbGllbnRfaWQYBCABKAlIAYgBARINCgV0aXRsZRgFIAEoCUIHCgVwb2ludEIMCgpfY2xpZW50X2lkIq8BChNGb3JrU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEg8KB2V4aXN0ZWQYAiABKAgSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSMwoPc2VjcmV0X2ZpbmRpbmdzGAQgAygLMhoubG9uZ2hhbmQudjEuU2VjcmV0RmluZGluZyJsCg1TZWNyZXRGaW5kaW5nEg0KBWZpZWxkGAEgASgJEgwKBHJ1bGUYAiABKAkSKQoGYWN0aW9uGAMgASgOMhkubG9uZ2hhbmQudjEuU2VjcmV0QWN0aW9uEhMKC2ZvdW5kX2NvdW50GAQgASgFIloKClNlY3JldFJ1bGUSDAoEcnVsZRgBIAEoCRIpCgZhY3Rpb24YAiABKA4yGS5sb25naGFuZC52MS5TZWNyZXRBY3Rpb24SEwoLZm91bmRfY291bnQYAyABKAMqbgoKSG9sZFJlYXNvbhIbChdIT0xEX1JFQVNPTl9VTlNQRUNJRklFRBAAEhQKEEhPTERfUkVBU09OX05PTkUQARIXChNIT0xEX1JFQVNPTl9CUkVBS0VSEAISFAoQSE9MRF9SRUFTT05fVU5ETxADKn0KDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUU0VTU0lPTl9TVEFURV9BQ1RJVkUQARIaChZTRVNTSU9OX1NUQVRFX0FSQ0hJVkVEEAISGAoUU0VTU0lPTl9TVEFURV9FUkFTRUQQAyqDAQoMV2luZG93U291cmNlEh0KGVdJTkRPV19TT1VSQ0VfVU5TUEVDSUZJRUQQABIYChRXSU5ET1dfU09VUkNFX0NMSUVOVBABEhgKFFdJTkRPV19TT1VSQ0VfTU9ERUxTEAISIAocV0lORE9XX1NPVVJDRV9QUk9WSURFUl9FUlJPUhADKoUBCg9Db21wYWN0aW9uTGV2ZWwSIAocQ09NUEFDVElPTl9MRVZFTF9VTlNQRUNJRklFRBAAEhoKFkNPTVBBQ1RJT05fTEVWRUxfTUlDUk8QARIZChVDT01QQUNUSU9OX0xFVkVMX0FVVE8QAhIZChVDT01QQUNUSU9OX0xFVkVMX0RFRVAQAyrXAgoQT3ZlcldpbmRvd1JlYXNvbhIiCh5PVkVSX1dJTkRPV19SRUFTT05fVU5TUEVDSUZJRUQQABIeChpPVkVSX1dJTkRPV19SRUFTT05fUEVORElORxABEiMKH09WRVJfV0lORE9XX1JFQVNPTl9DT05GSVJNQVRJT04QAhIcChhPVkVSX1dJTkRPV19SRUFTT05fUkVUUlkQAxIkCiBPVkVSX1dJTkRPV19SRUFTT05fQVVUT01BVElDX09GRhAEEiAKHE9WRVJfV0lORE9XX1JFQVNPTl9VTkRPX0hPTEQQBRIkCiBPVkVSX1dJTkRPV19SRUFTT05fRklYRURfQ09OVEVOVBAGEikKJU9WRVJfV0lORE9XX1JFQVNPTl9MQVNUX1JFU09SVF9GQUlMRUQQBxIjCh9PVkVSX1dJTkRPV19SRUFTT05fT1RIRVJfV0lORE9XEAgquAEKDFNlc3Npb25PcmRlchIdChlTRVNTSU9OX09SREVSX1VOU1BFQ0lGSUVEEAASHgoaU0VTU0lPTl9PUkRFUl9ORVdFU1RfRklSU1QQARIeChpTRVNTSU9OX09SREVSX09MREVTVF9GSVJTVBACEiQKIFNFU1NJT05fT1JERVJfTEFTVF9DSEFOR0VEX0ZJUlNUEAMSIwofU0VTU0lPTl9PUkRFUl9MQVNUX0NIQU5HRURfTEFTVBAEKloKC1Nlc3Npb25WaWV3EhwKGFNFU1NJT05fVklFV19VTlNQRUNJRklFRBAAEhYKElNFU1NJT05fVklFV19CQVNJQxABEhUKEVNFU1NJT05fVklFV19GVUxMEAIqWwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASEwoPRFVSQUJJTElUWV9GVUxMEAESHAoYRFVSQUJJTElUWV9QUk9DRVNTX0NSQVNIEAIqeQoMU2VjcmV0QWN0aW9uEh0KGVNFQ1JFVF9BQ1RJT05fVU5TUEVDSUZJRUQQABIWChJTRUNSRVRfQUNUSU9OX1dBUk4QARIYChRTRUNSRVRfQUNUSU9OX1JFREFDVBACEhgKFFNFQ1JFVF9BQ1RJT05fUkVGVVNFEAMy/wgKDlNlc3Npb25TZXJ2aWNlEnMKDUNyZWF0ZVNlc3Npb24SIS5sb25naGFuZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBoiLmxvbmdoYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZSIbiLUYAoLT5JMCEToBKiIML3YxL3Nlc3Npb25zEnQKCkdldFNlc3Npb24SHi5sb25naGFuZC52MS5HZXRTZXNzaW9uUmVxdWVzdBofLmxvbmdoYW5kLnYxLkdldFNlc3Npb25SZXNwb25zZSIliLUYAYLT5JMCGxIZL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfRJtCgxMaXN0U2Vzc2lvbnMSIC5sb25naGFuZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiEubG9uZ2hhbmQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiGIi1GAGC0+STAg4SDC92MS9zZXNzaW9ucxJ4Cg1XYXRjaFNlc3Npb25zEiEubG9uZ2hhbmQudjEuV2F0Y2hTZXNzaW9uc1JlcXVlc3QaIi5sb25naGFuZC52MS5XYXRjaFNlc3Npb25zUmVzcG9uc2UiHoi1GAGC0+STAhQSEi92MS9zZXNzaW9uczp3YXRjaDABEoABCg1VcGRhdGVTZXNzaW9uEiEubG9uZ2hhbmQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIi5sb25naGFuZC52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2UiKIi1GAKC0+STAh46ASoyGS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0SiwEKDkFyY2hpdmVTZXNzaW9uEiIubG9uZ2hhbmQudjEuQXJjaGl2ZVNlc3Npb25SZXF1ZXN0GiMubG9uZ2hhbmQudjEuQXJjaGl2ZVNlc3Npb25SZXNwb25zZSIwiLUYAoLT5JMCJjoBKiIhL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTphcmNoaXZlEnwKCEFkZExhYmVsEhwubG9uZ2hhbmQudjEuQWRkTGFiZWxSZXF1ZXN0Gh0ubG9uZ2hhbmQudjEuQWRkTGFiZWxSZXNwb25zZSIziLUYAoLT5JMCKToBKiIkL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9sYWJlbHM6YWRkEogBCgtSZW1vdmVMYWJlbBIfLmxvbmdoYW5kLnYxLlJlbW92ZUxhYmVsUmVxdWVzdBogLmxvbmdoYW5kLnYxLlJlbW92ZUxhYmVsUmVzcG9uc2UiNoi1GAKC0+STAiw6ASoiJy92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0vbGFiZWxzOnJlbW92ZRJ/CgtGb3JrU2Vzc2lvbhIfLmxvbmdoYW5kLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBogLmxvbmdoYW5kLnYxLkZvcmtTZXNzaW9uUmVzcG9uc2UiLYi1GAKC0+STAiM6ASoiHi92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06Zm9ya2IGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options]);
+  fileDesc("Chlsb25naGFuZC92MS9zZXNzaW9uLnByb3RvEgtsb25naGFuZC52MSLJBwoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhYKCWNsaWVudF9pZBgCIAEoCUgAiAEBEg0KBXRpdGxlGAMgASgJEigKBXN0YXRlGAQgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvblN0YXRlEh4KEXBhcmVudF9zZXNzaW9uX2lkGAUgASgJSAGIAQESHgoRc291cmNlX3Nlc3Npb25faWQYBiABKAlIAogBARIcCg9zb3VyY2VfcmV2aXNpb24YByABKANIA4gBARIOCgZwcmVzZXQYCCABKAkSEwoLcG9saWN5X2pzb24YCSABKAkSKAoGd2luZG93GAogASgLMhgubG9uZ2hhbmQudjEuTW9kZWxXaW5kb3cSGgoNbWV0YWRhdGFfanNvbhgLIAEoCUgEiAEBEhAKCHJldmlzaW9uGAwgASgDEhgKEGhpc3RvcnlfcmV2aXNpb24YDSABKAMSFQoNbWVzc2FnZV9jb3VudBgOIAEoAxIbCg5jb250ZXh0X3Rva2VucxgPIAEoA0gFiAEBEh0KEGNvbnRleHRfcmV2aXNpb24YECABKANIBogBARIvCgtjcmVhdGVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC2d1YXJkX3N0YXRlGBMgASgLMhcubG9uZ2hhbmQudjEuR3VhcmRTdGF0ZRIOCgZ0ZW5hbnQYFCABKAkSDQoFYWN0b3IYFSABKAkSDgoGbGFiZWxzGBYgAygJEi0KC3VzYWdlX3RvdGFsGBcgASgLMhgubG9uZ2hhbmQudjEuVXNhZ2VUb3RhbHMSLwoKdGhyZXNob2xkcxgYIAMoCzIbLmxvbmdoYW5kLnYxLkxldmVsVGhyZXNob2xkEjUKEW9yaWdpbl9zdGFydF90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9vcmlnaW5fZW5kX3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgwKCl9jbGllbnRfaWRCFAoSX3BhcmVudF9zZXNzaW9uX2lkQhQKEl9zb3VyY2Vfc2Vzc2lvbl9pZEISChBfc291cmNlX3JldmlzaW9uQhAKDl9tZXRhZGF0YV9qc29uQhEKD19jb250ZXh0X3Rva2Vuc0ITChFfY29udGV4dF9yZXZpc2lvbiKjAQoLVXNhZ2VUb3RhbHMSFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGAoQcmVhc29uaW5nX3Rva2VucxgDIAEoAxIZChFjYWNoZV9yZWFkX3Rva2VucxgEIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBSABKAMSFgoOY29zdF9taWNyb191c2QYBiABKAMi0wEKCkd1YXJkU3RhdGUSFQoNZmFpbHVyZV9jb3VudBgBIAEoBRIXCg9ob2xkX3R1cm5fY291bnQYAiABKAUSLAoLaG9sZF9yZWFzb24YAyABKA4yFy5sb25naGFuZC52MS5Ib2xkUmVhc29uEjUKEWNvb2xkb3duX2VuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcCg9vdmVyaGVhZF90b2tlbnMYBSABKANIAIgBAUISChBfb3ZlcmhlYWRfdG9rZW5zIuYBCgtNb2RlbFdpbmRvdxINCgVtb2RlbBgBIAEoCRIaChJtYXhfY29udGV4dF90b2tlbnMYAiABKAMSHQoQbWF4X2lucHV0X3Rva2VucxgDIAEoA0gAiAEBEh4KEW1heF9vdXRwdXRfdG9rZW5zGAQgASgDSAGIAQESFwoPb3ZlcmhlYWRfdG9rZW5zGAUgASgDEikKBnNvdXJjZRgGIAEoDjIZLmxvbmdoYW5kLnYxLldpbmRvd1NvdXJjZUITChFfbWF4X2lucHV0X3Rva2Vuc0IUChJfbWF4X291dHB1dF90b2tlbnMifwoOTGV2ZWxUaHJlc2hvbGQSKwoFbGV2ZWwYASABKA4yHC5sb25naGFuZC52MS5Db21wYWN0aW9uTGV2ZWwSEgoKZHVlX3Rva2VucxgCIAEoAxIaCg11bm1ldF9tZXNzYWdlGAMgASgJSACIAQFCEAoOX3VubWV0X21lc3NhZ2UisQIKFENyZWF0ZVNlc3Npb25SZXF1ZXN0EhYKCWNsaWVudF9pZBgBIAEoCUgAiAEBEg0KBXRpdGxlGAIgASgJEg4KBnByZXNldBgDIAEoCRIcChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgEIAEoCRITCgtwb2xpY3lfanNvbhgFIAEoCRIoCgZ3aW5kb3cYBiABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxIaCg1tZXRhZGF0YV9qc29uGAcgASgJSAGIAQESHgoRcGFyZW50X3Nlc3Npb25faWQYCCABKAlIAogBARITCgtrZWVwX2VyYXNlZBgJIAEoCEIMCgpfY2xpZW50X2lkQhAKDl9tZXRhZGF0YV9qc29uQhQKEl9wYXJlbnRfc2Vzc2lvbl9pZCKxAQoVQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEg8KB2V4aXN0ZWQYAiABKAgSKwoKZHVyYWJpbGl0eRgDIAEoDjIXLmxvbmdoYW5kLnYxLkR1cmFiaWxpdHkSMwoPc2VjcmV0X2ZpbmRpbmdzGAQgAygLMhoubG9uZ2hhbmQudjEuU2VjcmV0RmluZGluZyInChFHZXRTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIpcCChJHZXRTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SMQoLb3Zlcl93aW5kb3cYAiABKAsyFy5sb25naGFuZC52MS5PdmVyV2luZG93SACIAQESKQoKc2FpZF9saW5lcxgDIAMoCzIVLmxvbmdoYW5kLnYxLlNhaWRMaW5lEi4KDG1hcmtlZF93b3JkcxgEIAMoCzIYLmxvbmdoYW5kLnYxLk1hcmtlZFdvcmRzEjwKE3Byb3ZpZGVyX2NvbXBhY3Rpb24YBSABKAsyHy5sb25naGFuZC52MS5Qcm92aWRlckNvbXBhY3Rpb25CDgoMX292ZXJfd2luZG93IkAKCFNhaWRMaW5lEgwKBHRleHQYASABKAkSFwoKbWVzc2FnZV9pZBgCIAEoCUgAiAEBQg0KC19tZXNzYWdlX2lkIksKC01hcmtlZFdvcmRzEhIKCm1lc3NhZ2VfaWQYASABKAkSKAoGc3RhbmNlGAIgASgOMhgubG9uZ2hhbmQudjEuV29yZHNTdGFuY2UifwoSUHJvdmlkZXJDb21wYWN0aW9uEhIKCm1lc3NhZ2VfaWQYASABKAkSDwoHcGFydF9pZBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIyCg5jb3ZlcmVkX3JhbmdlcxgEIAMoCzIaLmxvbmdoYW5kLnYxLlJldmlzaW9uUmFuZ2UiPgoNUmV2aXNpb25SYW5nZRIWCg5maXJzdF9yZXZpc2lvbhgBIAEoAxIVCg1sYXN0X3JldmlzaW9uGAIgASgDIpYBCgpPdmVyV2luZG93Ei0KBnJlYXNvbhgBIAEoDjIdLmxvbmdoYW5kLnYxLk92ZXJXaW5kb3dSZWFzb24SDwoHbWVzc2FnZRgCIAEoCRI2Cg13YWl0X2VuZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAiAEBQhAKDl93YWl0X2VuZF90aW1lIqcCChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEh4KEXBhcmVudF9zZXNzaW9uX2lkGAMgASgJSACIAQESGAoQaW5jbHVkZV9hcmNoaXZlZBgEIAEoCBIqCgZmaWx0ZXIYBSABKAsyGi5sb25naGFuZC52MS5TZXNzaW9uRmlsdGVyEigKBW9yZGVyGAYgASgOMhkubG9uZ2hhbmQudjEuU2Vzc2lvbk9yZGVyEiYKBHZpZXcYByABKA4yGC5sb25naGFuZC52MS5TZXNzaW9uVmlldxIbChNpbmNsdWRlX3BhZ2VfdG9rZW5zGAggASgIQhQKEl9wYXJlbnRfc2Vzc2lvbl9pZCLzBAoNU2Vzc2lvbkZpbHRlchIcCg9yb290X3Nlc3Npb25faWQYASABKAlIAIgBARIUCgdwcm9qZWN0GAIgASgJSAGIAQESFgoJZGlyZWN0b3J5GAMgASgJSAKIAQESHAoObWV0YWRhdGFfdGVybXMYBCADKAlCBJC1GBASFAoGbGFiZWxzGAUgAygJQgSQtRgQEhIKBWFjdG9yGAYgASgJSAOIAQESKAoFc3RhdGUYByABKA4yGS5sb25naGFuZC52MS5TZXNzaW9uU3RhdGUSFAoMdGl0bGVfcHJlZml4GAggASgJEhgKEGNsaWVudF9pZF9wcmVmaXgYCSABKAkSMwoPbWluX2NyZWF0ZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9tYXhfY3JlYXRlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21pbl91cGRhdGVfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbWF4X3VwZGF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9taW5fb3JpZ2luX3RpbWUYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD21heF9vcmlnaW5fdGltZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCEgoQX3Jvb3Rfc2Vzc2lvbl9pZEIKCghfcHJvamVjdEIMCgpfZGlyZWN0b3J5QggKBl9hY3RvciJsChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhMKC3BhZ2VfdG9rZW5zGAMgAygJIqgBChRXYXRjaFNlc3Npb25zUmVxdWVzdBIeChFwYXJlbnRfc2Vzc2lvbl9pZBgBIAEoCUgAiAEBEhgKEGluY2x1ZGVfYXJjaGl2ZWQYAiABKAgSKgoGZmlsdGVyGAMgASgLMhoubG9uZ2hhbmQudjEuU2Vzc2lvbkZpbHRlchIUCgxhZnRlcl9jdXJzb3IYBCABKAlCFAoSX3BhcmVudF9zZXNzaW9uX2lkIogCChVXYXRjaFNlc3Npb25zUmVzcG9uc2USDgoGY3Vyc29yGAEgASgJEjQKDXNuYXBzaG90X3BhZ2UYAiABKAsyGy5sb25naGFuZC52MS5MaXN0ZWRTZXNzaW9uc0gAEjcKDHNuYXBzaG90X2VuZBgDIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25TbmFwc2hvdEVuZEgAEjEKBmNoYW5nZRgEIAEoCzIfLmxvbmdoYW5kLnYxLlNlc3Npb25MaXN0Q2hhbmdlc0gAEjQKCHByb2dyZXNzGAUgASgLMiAubG9uZ2hhbmQudjEuU2Vzc2lvbkxpc3RQcm9ncmVzc0gAQgcKBWZyYW1lIjgKDkxpc3RlZFNlc3Npb25zEiYKCHNlc3Npb25zGAEgAygLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbiIUChJTZXNzaW9uU25hcHNob3RFbmQiYQoSU2Vzc2lvbkxpc3RDaGFuZ2VzEi4KEGNoYW5nZWRfc2Vzc2lvbnMYASADKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhsKE3JlbW92ZWRfc2Vzc2lvbl9pZHMYAiADKAkiFQoTU2Vzc2lvbkxpc3RQcm9ncmVzcyLwAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgV0aXRsZRgCIAEoCUgAiAEBEhoKDW1ldGFkYXRhX2pzb24YAyABKAlIAYgBARIoCgZ3aW5kb3cYBCABKAsyGC5sb25naGFuZC52MS5Nb2RlbFdpbmRvdxITCgZwcmVzZXQYBSABKAlIAogBARIhChRwb2xpY3lfb3ZlcnJpZGVfanNvbhgGIAEoCUgDiAEBEhgKC3BvbGljeV9qc29uGAcgASgJSASIAQESHgoRZXhwZWN0ZWRfcmV2aXNpb24YCCABKANIBYgBARISCgpyZXF1ZXN0X2lkGAkgASgJQggKBl90aXRsZUIQCg5fbWV0YWRhdGFfanNvbkIJCgdfcHJlc2V0QhcKFV9wb2xpY3lfb3ZlcnJpZGVfanNvbkIOCgxfcG9saWN5X2pzb25CFAoSX2V4cGVjdGVkX3JldmlzaW9uIr8BChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USJQoHc2Vzc2lvbhgBIAEoCzIULmxvbmdoYW5kLnYxLlNlc3Npb24SEAoIcmV2aXNpb24YAiABKAMSCwoDc2VxGAMgASgDEisKCmR1cmFiaWxpdHkYBCABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgFIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmciUAoVQXJjaGl2ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHcmVzdG9yZRgCIAEoCBISCgpyZXF1ZXN0X2lkGAMgASgJIosBChZBcmNoaXZlU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSJICg9BZGRMYWJlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVsYWJlbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIoUBChBBZGRMYWJlbFJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSJLChJSZW1vdmVMYWJlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVsYWJlbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIogBChNSZW1vdmVMYWJlbFJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5sb25naGFuZC52MS5TZXNzaW9uEhAKCHJldmlzaW9uGAIgASgDEgsKA3NlcRgDIAEoAxIrCgpkdXJhYmlsaXR5GAQgASgOMhcubG9uZ2hhbmQudjEuRHVyYWJpbGl0eSKWAQoSRm9ya1Nlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoKbWVzc2FnZV9pZBgCIAEoCUgAEhgKDmFzX29mX3JldmlzaW9uGAMgASgDSAASFgoJY2xpZW50X2lkGAQgASgJSAGIAQESDQoFdGl0bGUYBSABKAlCBwoFcG9pbnRCDAoKX2NsaWVudF9pZCKvAQoTRm9ya1Nlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQubG9uZ2hhbmQudjEuU2Vzc2lvbhIPCgdleGlzdGVkGAIgASgIEisKCmR1cmFiaWxpdHkYAyABKA4yFy5sb25naGFuZC52MS5EdXJhYmlsaXR5EjMKD3NlY3JldF9maW5kaW5ncxgEIAMoCzIaLmxvbmdoYW5kLnYxLlNlY3JldEZpbmRpbmcibAoNU2VjcmV0RmluZGluZxINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJEikKBmFjdGlvbhgDIAEoDjIZLmxvbmdoYW5kLnYxLlNlY3JldEFjdGlvbhITCgtmb3VuZF9jb3VudBgEIAEoBSJaCgpTZWNyZXRSdWxlEgwKBHJ1bGUYASABKAkSKQoGYWN0aW9uGAIgASgOMhkubG9uZ2hhbmQudjEuU2VjcmV0QWN0aW9uEhMKC2ZvdW5kX2NvdW50GAMgASgDKm4KCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9OT05FEAESFwoTSE9MRF9SRUFTT05fQlJFQUtFUhACEhQKEEhPTERfUkVBU09OX1VORE8QAyp9CgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFNFU1NJT05fU1RBVEVfQUNUSVZFEAESGgoWU0VTU0lPTl9TVEFURV9BUkNISVZFRBACEhgKFFNFU1NJT05fU1RBVEVfRVJBU0VEEAMqgwEKDFdpbmRvd1NvdXJjZRIdChlXSU5ET1dfU09VUkNFX1VOU1BFQ0lGSUVEEAASGAoUV0lORE9XX1NPVVJDRV9DTElFTlQQARIYChRXSU5ET1dfU09VUkNFX01PREVMUxACEiAKHFdJTkRPV19TT1VSQ0VfUFJPVklERVJfRVJST1IQAyqFAQoPQ29tcGFjdGlvbkxldmVsEiAKHENPTVBBQ1RJT05fTEVWRUxfVU5TUEVDSUZJRUQQABIaChZDT01QQUNUSU9OX0xFVkVMX01JQ1JPEAESGQoVQ09NUEFDVElPTl9MRVZFTF9BVVRPEAISGQoVQ09NUEFDVElPTl9MRVZFTF9ERUVQEAMqcgoLV29yZHNTdGFuY2USHAoYV09SRFNfU1RBTkNFX1VOU1BFQ0lGSUVEEAASFQoRV09SRFNfU1RBTkNFX09QRU4QARIXChNXT1JEU19TVEFOQ0VfU1RSVUNLEAISFQoRV09SRFNfU1RBTkNFX0tFUFQQAyrXAgoQT3ZlcldpbmRvd1JlYXNvbhIiCh5PVkVSX1dJTkRPV19SRUFTT05fVU5TUEVDSUZJRUQQABIeChpPVkVSX1dJTkRPV19SRUFTT05fUEVORElORxABEiMKH09WRVJfV0lORE9XX1JFQVNPTl9DT05GSVJNQVRJT04QAhIcChhPVkVSX1dJTkRPV19SRUFTT05fUkVUUlkQAxIkCiBPVkVSX1dJTkRPV19SRUFTT05fQVVUT01BVElDX09GRhAEEiAKHE9WRVJfV0lORE9XX1JFQVNPTl9VTkRPX0hPTEQQBRIkCiBPVkVSX1dJTkRPV19SRUFTT05fRklYRURfQ09OVEVOVBAGEikKJU9WRVJfV0lORE9XX1JFQVNPTl9MQVNUX1JFU09SVF9GQUlMRUQQBxIjCh9PVkVSX1dJTkRPV19SRUFTT05fT1RIRVJfV0lORE9XEAgquAEKDFNlc3Npb25PcmRlchIdChlTRVNTSU9OX09SREVSX1VOU1BFQ0lGSUVEEAASHgoaU0VTU0lPTl9PUkRFUl9ORVdFU1RfRklSU1QQARIeChpTRVNTSU9OX09SREVSX09MREVTVF9GSVJTVBACEiQKIFNFU1NJT05fT1JERVJfTEFTVF9DSEFOR0VEX0ZJUlNUEAMSIwofU0VTU0lPTl9PUkRFUl9MQVNUX0NIQU5HRURfTEFTVBAEKloKC1Nlc3Npb25WaWV3EhwKGFNFU1NJT05fVklFV19VTlNQRUNJRklFRBAAEhYKElNFU1NJT05fVklFV19CQVNJQxABEhUKEVNFU1NJT05fVklFV19GVUxMEAIqWwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASEwoPRFVSQUJJTElUWV9GVUxMEAESHAoYRFVSQUJJTElUWV9QUk9DRVNTX0NSQVNIEAIqeQoMU2VjcmV0QWN0aW9uEh0KGVNFQ1JFVF9BQ1RJT05fVU5TUEVDSUZJRUQQABIWChJTRUNSRVRfQUNUSU9OX1dBUk4QARIYChRTRUNSRVRfQUNUSU9OX1JFREFDVBACEhgKFFNFQ1JFVF9BQ1RJT05fUkVGVVNFEAMy/wgKDlNlc3Npb25TZXJ2aWNlEnMKDUNyZWF0ZVNlc3Npb24SIS5sb25naGFuZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBoiLmxvbmdoYW5kLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZSIbiLUYAoLT5JMCEToBKiIML3YxL3Nlc3Npb25zEnQKCkdldFNlc3Npb24SHi5sb25naGFuZC52MS5HZXRTZXNzaW9uUmVxdWVzdBofLmxvbmdoYW5kLnYxLkdldFNlc3Npb25SZXNwb25zZSIliLUYAYLT5JMCGxIZL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfRJtCgxMaXN0U2Vzc2lvbnMSIC5sb25naGFuZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiEubG9uZ2hhbmQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiGIi1GAGC0+STAg4SDC92MS9zZXNzaW9ucxJ4Cg1XYXRjaFNlc3Npb25zEiEubG9uZ2hhbmQudjEuV2F0Y2hTZXNzaW9uc1JlcXVlc3QaIi5sb25naGFuZC52MS5XYXRjaFNlc3Npb25zUmVzcG9uc2UiHoi1GAGC0+STAhQSEi92MS9zZXNzaW9uczp3YXRjaDABEoABCg1VcGRhdGVTZXNzaW9uEiEubG9uZ2hhbmQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIi5sb25naGFuZC52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2UiKIi1GAKC0+STAh46ASoyGS92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0SiwEKDkFyY2hpdmVTZXNzaW9uEiIubG9uZ2hhbmQudjEuQXJjaGl2ZVNlc3Npb25SZXF1ZXN0GiMubG9uZ2hhbmQudjEuQXJjaGl2ZVNlc3Npb25SZXNwb25zZSIwiLUYAoLT5JMCJjoBKiIhL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfTphcmNoaXZlEnwKCEFkZExhYmVsEhwubG9uZ2hhbmQudjEuQWRkTGFiZWxSZXF1ZXN0Gh0ubG9uZ2hhbmQudjEuQWRkTGFiZWxSZXNwb25zZSIziLUYAoLT5JMCKToBKiIkL3YxL3Nlc3Npb25zL3tzZXNzaW9uX2lkfS9sYWJlbHM6YWRkEogBCgtSZW1vdmVMYWJlbBIfLmxvbmdoYW5kLnYxLlJlbW92ZUxhYmVsUmVxdWVzdBogLmxvbmdoYW5kLnYxLlJlbW92ZUxhYmVsUmVzcG9uc2UiNoi1GAKC0+STAiw6ASoiJy92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH0vbGFiZWxzOnJlbW92ZRJ/CgtGb3JrU2Vzc2lvbhIfLmxvbmdoYW5kLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBogLmxvbmdoYW5kLnYxLkZvcmtTZXNzaW9uUmVzcG9uc2UiLYi1GAKC0+STAiM6ASoiHi92MS9zZXNzaW9ucy97c2Vzc2lvbl9pZH06Zm9ya2IGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_longhand_v1_options]);
 
 /**
  * One conversation: ordered messages, a policy, a model window.
@@ -709,9 +709,25 @@ export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
    * follow the summary (`words_tokens`): a line each. Empty if the summary has none, or has it among its own lines, as that
    * of the built-in summarizer.
    *
-   * @generated from field: repeated string said_lines = 3;
+   * @generated from field: repeated longhand.v1.SaidLine said_lines = 3;
    */
-  saidLines: string[];
+  saidLines: SaidLine[];
+
+  /**
+   * The messages whose words were struck out or kept (MarkWords), oldest first; the next compaction is the first to see a
+   * new one.
+   *
+   * @generated from field: repeated longhand.v1.MarkedWords marked_words = 4;
+   */
+  markedWords: MarkedWords[];
+
+  /**
+   * The provider's own compaction that the view begins with. Unset without one, and if the session is not in the daemon's
+   * memory and has more than 256 KiB; GetContext always has it.
+   *
+   * @generated from field: longhand.v1.ProviderCompaction provider_compaction = 5;
+   */
+  providerCompaction?: ProviderCompaction | undefined;
 };
 
 /**
@@ -720,6 +736,139 @@ export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
   messageDesc(file_longhand_v1_session, 8);
+
+/**
+ * A line of what people typed.
+ *
+ * @generated from message longhand.v1.SaidLine
+ */
+export type SaidLine = Message<"longhand.v1.SaidLine"> & {
+  /**
+   * The line, with quotation marks.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * The message that it is from; unset if its message is not known.
+   *
+   * @generated from field: optional string message_id = 2;
+   */
+  messageId?: string | undefined;
+};
+
+/**
+ * Describes the message longhand.v1.SaidLine.
+ * Use `create(SaidLineSchema)` to create a new message.
+ */
+export const SaidLineSchema: GenMessage<SaidLine> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 9);
+
+/**
+ * A message whose words were struck out or kept.
+ *
+ * @generated from message longhand.v1.MarkedWords
+ */
+export type MarkedWords = Message<"longhand.v1.MarkedWords"> & {
+  /**
+   * The message.
+   *
+   * @generated from field: string message_id = 1;
+   */
+  messageId: string;
+
+  /**
+   * What becomes of them.
+   *
+   * @generated from field: longhand.v1.WordsStance stance = 2;
+   */
+  stance: WordsStance;
+};
+
+/**
+ * Describes the message longhand.v1.MarkedWords.
+ * Use `create(MarkedWordsSchema)` to create a new message.
+ */
+export const MarkedWordsSchema: GenMessage<MarkedWords> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 10);
+
+/**
+ * A compaction that a provider made itself: Anthropic's block `compaction`, OpenAI's item `compaction` or object
+ * `response.compaction`, kept as an opaque part. In a view for its provider the newest one goes first, as it came, and what
+ * it stands for is not shown: all before it, but for instructions at the beginning, pinned messages, and messages behind the
+ * view that its reply names. For any other provider the originals are shown, or a summary of Longhand's, and the block is
+ * not. A view in a format is for the format's provider. Any other view, and every decision, is for the provider of the
+ * window's model, or, if that is not known by the model's name, for the one that compacted the conversation last. A block
+ * that failed (`content` is null) stands for nothing, and goes back as it came. An edit, a rewind or an erasure of what a
+ * block stands for, and a summary of Longhand's that covers more, make the block void.
+ *
+ * @generated from message longhand.v1.ProviderCompaction
+ */
+export type ProviderCompaction = Message<"longhand.v1.ProviderCompaction"> & {
+  /**
+   * The message with the block.
+   *
+   * @generated from field: string message_id = 1;
+   */
+  messageId: string;
+
+  /**
+   * The block.
+   *
+   * @generated from field: string part_id = 2;
+   */
+  partId: string;
+
+  /**
+   * The provider: `anthropic` or `openai`.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+
+  /**
+   * The messages that it stands for.
+   *
+   * @generated from field: repeated longhand.v1.RevisionRange covered_ranges = 4;
+   */
+  coveredRanges: RevisionRange[];
+};
+
+/**
+ * Describes the message longhand.v1.ProviderCompaction.
+ * Use `create(ProviderCompactionSchema)` to create a new message.
+ */
+export const ProviderCompactionSchema: GenMessage<ProviderCompaction> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 11);
+
+/**
+ * An inclusive range of revisions.
+ *
+ * @generated from message longhand.v1.RevisionRange
+ */
+export type RevisionRange = Message<"longhand.v1.RevisionRange"> & {
+  /**
+   * First revision in the range.
+   *
+   * @generated from field: int64 first_revision = 1;
+   */
+  firstRevision: bigint;
+
+  /**
+   * Last revision in the range.
+   *
+   * @generated from field: int64 last_revision = 2;
+   */
+  lastRevision: bigint;
+};
+
+/**
+ * Describes the message longhand.v1.RevisionRange.
+ * Use `create(RevisionRangeSchema)` to create a new message.
+ */
+export const RevisionRangeSchema: GenMessage<RevisionRange> = /*@__PURE__*/
+  messageDesc(file_longhand_v1_session, 12);
 
 /**
  * Reason why a view exceeds its window.
@@ -754,7 +903,7 @@ export type OverWindow = Message<"longhand.v1.OverWindow"> & {
  * Use `create(OverWindowSchema)` to create a new message.
  */
 export const OverWindowSchema: GenMessage<OverWindow> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 9);
+  messageDesc(file_longhand_v1_session, 13);
 
 /**
  * A request for a page of sessions.
@@ -825,7 +974,7 @@ export type ListSessionsRequest = Message<"longhand.v1.ListSessionsRequest"> & {
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 10);
+  messageDesc(file_longhand_v1_session, 14);
 
 /**
  * Conditions on sessions. All that are set must hold; those of strings and lists are set if they are not empty.
@@ -947,7 +1096,7 @@ export type SessionFilter = Message<"longhand.v1.SessionFilter"> & {
  * Use `create(SessionFilterSchema)` to create a new message.
  */
 export const SessionFilterSchema: GenMessage<SessionFilter> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 11);
+  messageDesc(file_longhand_v1_session, 15);
 
 /**
  * A page of sessions.
@@ -982,7 +1131,7 @@ export type ListSessionsResponse = Message<"longhand.v1.ListSessionsResponse"> &
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 12);
+  messageDesc(file_longhand_v1_session, 16);
 
 /**
  * A request to follow a list of sessions.
@@ -1025,7 +1174,7 @@ export type WatchSessionsRequest = Message<"longhand.v1.WatchSessionsRequest"> &
  * Use `create(WatchSessionsRequestSchema)` to create a new message.
  */
 export const WatchSessionsRequestSchema: GenMessage<WatchSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 13);
+  messageDesc(file_longhand_v1_session, 17);
 
 /**
  * A frame of the stream.
@@ -1085,7 +1234,7 @@ export type WatchSessionsResponse = Message<"longhand.v1.WatchSessionsResponse">
  * Use `create(WatchSessionsResponseSchema)` to create a new message.
  */
 export const WatchSessionsResponseSchema: GenMessage<WatchSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 14);
+  messageDesc(file_longhand_v1_session, 18);
 
 /**
  * Sessions of a snapshot, newest first.
@@ -1106,7 +1255,7 @@ export type ListedSessions = Message<"longhand.v1.ListedSessions"> & {
  * Use `create(ListedSessionsSchema)` to create a new message.
  */
 export const ListedSessionsSchema: GenMessage<ListedSessions> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 15);
+  messageDesc(file_longhand_v1_session, 19);
 
 /**
  * A snapshot is complete.
@@ -1121,7 +1270,7 @@ export type SessionSnapshotEnd = Message<"longhand.v1.SessionSnapshotEnd"> & {
  * Use `create(SessionSnapshotEndSchema)` to create a new message.
  */
 export const SessionSnapshotEndSchema: GenMessage<SessionSnapshotEnd> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 16);
+  messageDesc(file_longhand_v1_session, 20);
 
 /**
  * Changes of a list of sessions.
@@ -1149,7 +1298,7 @@ export type SessionListChanges = Message<"longhand.v1.SessionListChanges"> & {
  * Use `create(SessionListChangesSchema)` to create a new message.
  */
 export const SessionListChangesSchema: GenMessage<SessionListChanges> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 17);
+  messageDesc(file_longhand_v1_session, 21);
 
 /**
  * Nothing changed in a list of sessions.
@@ -1164,7 +1313,7 @@ export type SessionListProgress = Message<"longhand.v1.SessionListProgress"> & {
  * Use `create(SessionListProgressSchema)` to create a new message.
  */
 export const SessionListProgressSchema: GenMessage<SessionListProgress> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 18);
+  messageDesc(file_longhand_v1_session, 22);
 
 /**
  * A request to change a session.
@@ -1241,7 +1390,7 @@ export type UpdateSessionRequest = Message<"longhand.v1.UpdateSessionRequest"> &
  * Use `create(UpdateSessionRequestSchema)` to create a new message.
  */
 export const UpdateSessionRequestSchema: GenMessage<UpdateSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 19);
+  messageDesc(file_longhand_v1_session, 23);
 
 /**
  * The session after the change.
@@ -1290,7 +1439,7 @@ export type UpdateSessionResponse = Message<"longhand.v1.UpdateSessionResponse">
  * Use `create(UpdateSessionResponseSchema)` to create a new message.
  */
 export const UpdateSessionResponseSchema: GenMessage<UpdateSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 20);
+  messageDesc(file_longhand_v1_session, 24);
 
 /**
  * A request to archive or restore a session.
@@ -1325,7 +1474,7 @@ export type ArchiveSessionRequest = Message<"longhand.v1.ArchiveSessionRequest">
  * Use `create(ArchiveSessionRequestSchema)` to create a new message.
  */
 export const ArchiveSessionRequestSchema: GenMessage<ArchiveSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 21);
+  messageDesc(file_longhand_v1_session, 25);
 
 /**
  * The session after the change.
@@ -1367,7 +1516,7 @@ export type ArchiveSessionResponse = Message<"longhand.v1.ArchiveSessionResponse
  * Use `create(ArchiveSessionResponseSchema)` to create a new message.
  */
 export const ArchiveSessionResponseSchema: GenMessage<ArchiveSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 22);
+  messageDesc(file_longhand_v1_session, 26);
 
 /**
  * A request to add a label to a session.
@@ -1402,7 +1551,7 @@ export type AddLabelRequest = Message<"longhand.v1.AddLabelRequest"> & {
  * Use `create(AddLabelRequestSchema)` to create a new message.
  */
 export const AddLabelRequestSchema: GenMessage<AddLabelRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 23);
+  messageDesc(file_longhand_v1_session, 27);
 
 /**
  * The session after the change.
@@ -1444,7 +1593,7 @@ export type AddLabelResponse = Message<"longhand.v1.AddLabelResponse"> & {
  * Use `create(AddLabelResponseSchema)` to create a new message.
  */
 export const AddLabelResponseSchema: GenMessage<AddLabelResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 24);
+  messageDesc(file_longhand_v1_session, 28);
 
 /**
  * A request to remove a label from a session.
@@ -1479,7 +1628,7 @@ export type RemoveLabelRequest = Message<"longhand.v1.RemoveLabelRequest"> & {
  * Use `create(RemoveLabelRequestSchema)` to create a new message.
  */
 export const RemoveLabelRequestSchema: GenMessage<RemoveLabelRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 25);
+  messageDesc(file_longhand_v1_session, 29);
 
 /**
  * The session after the change.
@@ -1521,7 +1670,7 @@ export type RemoveLabelResponse = Message<"longhand.v1.RemoveLabelResponse"> & {
  * Use `create(RemoveLabelResponseSchema)` to create a new message.
  */
 export const RemoveLabelResponseSchema: GenMessage<RemoveLabelResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 26);
+  messageDesc(file_longhand_v1_session, 30);
 
 /**
  * A request to fork a session.
@@ -1582,7 +1731,7 @@ export type ForkSessionRequest = Message<"longhand.v1.ForkSessionRequest"> & {
  * Use `create(ForkSessionRequestSchema)` to create a new message.
  */
 export const ForkSessionRequestSchema: GenMessage<ForkSessionRequest> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 27);
+  messageDesc(file_longhand_v1_session, 31);
 
 /**
  * The created or existing fork.
@@ -1624,7 +1773,7 @@ export type ForkSessionResponse = Message<"longhand.v1.ForkSessionResponse"> & {
  * Use `create(ForkSessionResponseSchema)` to create a new message.
  */
 export const ForkSessionResponseSchema: GenMessage<ForkSessionResponse> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 28);
+  messageDesc(file_longhand_v1_session, 32);
 
 /**
  * Secrets that a rule of the operator found in a text of a request (docs/security.md). It never has the secret.
@@ -1667,7 +1816,7 @@ export type SecretFinding = Message<"longhand.v1.SecretFinding"> & {
  * Use `create(SecretFindingSchema)` to create a new message.
  */
 export const SecretFindingSchema: GenMessage<SecretFinding> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 29);
+  messageDesc(file_longhand_v1_session, 33);
 
 /**
  * A rule for secrets with its use.
@@ -1703,7 +1852,7 @@ export type SecretRule = Message<"longhand.v1.SecretRule"> & {
  * Use `create(SecretRuleSchema)` to create a new message.
  */
 export const SecretRuleSchema: GenMessage<SecretRule> = /*@__PURE__*/
-  messageDesc(file_longhand_v1_session, 30);
+  messageDesc(file_longhand_v1_session, 34);
 
 /**
  * Reason why automatic compactions wait for user messages. New values may appear.
@@ -1870,6 +2019,47 @@ export const CompactionLevelSchema: GenEnum<CompactionLevel> = /*@__PURE__*/
   enumDesc(file_longhand_v1_session, 3);
 
 /**
+ * What becomes of a message's words beside the summaries that cover it. New values may appear.
+ *
+ * @generated from enum longhand.v1.WordsStance
+ */
+export enum WordsStance {
+  /**
+   * Not given.
+   *
+   * @generated from enum value: WORDS_STANCE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The summarizer decides, as it does for every message.
+   *
+   * @generated from enum value: WORDS_STANCE_OPEN = 1;
+   */
+  OPEN = 1,
+
+  /**
+   * They are left out.
+   *
+   * @generated from enum value: WORDS_STANCE_STRUCK = 2;
+   */
+  STRUCK = 2,
+
+  /**
+   * They come first, also if the summarizer would leave them out.
+   *
+   * @generated from enum value: WORDS_STANCE_KEPT = 3;
+   */
+  KEPT = 3,
+}
+
+/**
+ * Describes the enum longhand.v1.WordsStance.
+ */
+export const WordsStanceSchema: GenEnum<WordsStance> = /*@__PURE__*/
+  enumDesc(file_longhand_v1_session, 4);
+
+/**
  * Reason why a view exceeds its window. New values may appear.
  *
  * @generated from enum longhand.v1.OverWindowReason
@@ -1945,7 +2135,7 @@ export enum OverWindowReason {
  * Describes the enum longhand.v1.OverWindowReason.
  */
 export const OverWindowReasonSchema: GenEnum<OverWindowReason> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 4);
+  enumDesc(file_longhand_v1_session, 5);
 
 /**
  * Order of a list of sessions. New values may appear.
@@ -1993,7 +2183,7 @@ export enum SessionOrder {
  * Describes the enum longhand.v1.SessionOrder.
  */
 export const SessionOrderSchema: GenEnum<SessionOrder> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 5);
+  enumDesc(file_longhand_v1_session, 6);
 
 /**
  * What the sessions of a list have. New values may appear.
@@ -2027,7 +2217,7 @@ export enum SessionView {
  * Describes the enum longhand.v1.SessionView.
  */
 export const SessionViewSchema: GenEnum<SessionView> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 6);
+  enumDesc(file_longhand_v1_session, 7);
 
 /**
  * Failures that an acknowledged write survives. New values may appear.
@@ -2061,7 +2251,7 @@ export enum Durability {
  * Describes the enum longhand.v1.Durability.
  */
 export const DurabilitySchema: GenEnum<Durability> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 7);
+  enumDesc(file_longhand_v1_session, 8);
 
 /**
  * What happens to secrets that a rule finds. New values may appear.
@@ -2105,7 +2295,7 @@ export enum SecretAction {
  * Describes the enum longhand.v1.SecretAction.
  */
 export const SecretActionSchema: GenEnum<SecretAction> = /*@__PURE__*/
-  enumDesc(file_longhand_v1_session, 8);
+  enumDesc(file_longhand_v1_session, 9);
 
 /**
  * Creates, finds, changes, archives and forks sessions.

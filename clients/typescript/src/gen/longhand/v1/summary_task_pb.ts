@@ -9,12 +9,11 @@ import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Compaction, CompactionTrigger } from "./compaction_pb.js";
 import { file_longhand_v1_compaction } from "./compaction_pb.js";
-import type { RevisionRange } from "./context_pb.js";
 import { file_longhand_v1_context } from "./context_pb.js";
 import type { FinishReason, Usage } from "./message_pb.js";
 import { file_longhand_v1_message } from "./message_pb.js";
 import { file_longhand_v1_options } from "./options_pb.js";
-import type { CompactionLevel, SecretFinding } from "./session_pb.js";
+import type { CompactionLevel, RevisionRange, SecretFinding } from "./session_pb.js";
 import { file_longhand_v1_session } from "./session_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 

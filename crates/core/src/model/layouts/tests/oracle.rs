@@ -218,6 +218,7 @@ impl Oracle {
             retained_first: false,
             continuation: None,
             quoted_until: None,
+            said_in: Vec::new(),
         })
     }
 

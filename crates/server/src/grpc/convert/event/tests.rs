@@ -4,8 +4,9 @@ use crate::model::approval::ApprovalEndReason;
 use crate::model::compaction::{
     CompactionKind, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
 };
-use crate::model::event::{ErasedMessage, ErasedTarget, Event, InterruptedCall, Rewrite};
+use crate::model::event::{ErasedMessage, ErasedTarget, Event, InterruptedCall, Rewrite, RewriteOf};
 use crate::model::ids::{ApprovalId, CompactionId, PartId, PromptId, RunId, SessionId};
+use crate::model::mark::WordsStance;
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::prompt::Delivery;
@@ -207,6 +208,13 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             EventBody::MessageUnpinned { message: MESSAGE },
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: MESSAGE.to_string() }),
         ),
+        (
+            EventBody::WordsMarked { message: MESSAGE, stance: Some(WordsStance::Struck) },
+            Body::WordsMarked(pb::WordsMarked {
+                message_id: MESSAGE.to_string(),
+                stance: pb::WordsStance::Struck.into(),
+            }),
+        ),
     ]
 }
 
@@ -320,13 +328,13 @@ fn later_compaction_bodies() -> Vec<(EventBody, Body)> {
             Body::CompactionRedone(pb::CompactionRedone { compaction_id }),
         ),
         (
-            EventBody::RewriteUndone(Rewrite { mark: 7, edited: None }),
+            EventBody::RewriteUndone(Rewrite { mark: 7, of: RewriteOf::Rewind }),
             Body::RewriteUndone(pb::RewriteUndone {
                 rewrite: Some(pb::Rewrite { kind: pb::RewriteKind::Rewind.into(), mark_revision: 7, message_id: None }),
             }),
         ),
         (
-            EventBody::RewriteRedone(Rewrite { mark: 8, edited: Some(MESSAGE) }),
+            EventBody::RewriteRedone(Rewrite { mark: 8, of: RewriteOf::Edit(MESSAGE) }),
             Body::RewriteRedone(pb::RewriteRedone {
                 rewrite: Some(pb::Rewrite {
                     kind: pb::RewriteKind::Edit.into(),
