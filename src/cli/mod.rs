@@ -93,7 +93,7 @@ enum Command {
     /// Make the daemon a service of your own systemd, and start it
     Up(service::UpArguments),
     /// Stop the service that `up` made, and remove it; sessions stay
-    Down(service::DownArguments),
+    Down,
     /// Import a transcript of pi or Claude Code, or a file of `longhand export`
     Import(import::Arguments),
     /// Write a session as a file that another daemon imports, as one of pi or Claude Code, as Markdown, or as HTML
@@ -231,7 +231,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
         Command::Up(arguments) => service::up(globals, arguments).await,
-        Command::Down(arguments) => service::down(globals, arguments).await,
+        Command::Down => service::down(globals).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
         Command::Export(arguments) => export::run(globals, arguments).await,
         Command::Create(arguments) => changes::create(globals, arguments).await,

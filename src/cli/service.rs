@@ -40,9 +40,6 @@ pub(super) struct UpArguments {
     config: Option<PathBuf>,
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct DownArguments {}
-
 /// The service, as JSON.
 #[derive(Serialize)]
 struct Service {
@@ -131,7 +128,7 @@ fn tell(output: &mut Output, made: &Service) -> io::Result<()> {
 }
 
 /// Stops the service, and removes what `up` made. The store stays.
-pub(super) async fn down(globals: &Globals, _: DownArguments) -> anyhow::Result<ExitCode> {
+pub(super) async fn down(globals: &Globals) -> anyhow::Result<ExitCode> {
     let file = unit_path()?;
     if own_unit(&file)?.is_none() {
         anyhow::bail!("{} is not there: `longhand up` has made no service", file.display());
