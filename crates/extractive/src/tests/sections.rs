@@ -257,11 +257,16 @@ fn the_newest_step_and_what_changed_outside_of_files_are_told() {
     let talk = talk
         .works("bash", json!({"command": "git add tests/piers.py"}), "")
         .works("bash", json!({"command": "bd close piers.4"}), "closed")
-        .model("The piers get their own names.")
-        .works("edit", edit(0, "name = pier"), "ok");
-    let input = SummaryInput { budget_tokens: 900, ..talk.input("longhand@1") };
+        .model("The harbour gave every pier its name.")
+        // It is long, and has no new word.
+        .works("edit", edit(0, "pier = harbour.pier(name, harbour(pier, name), pier(harbour, name), name(pier, harbour), harbour(name, pier))\n        name = harbour.name(pier)"), "ok");
+    let input = SummaryInput { budget_tokens: 700, ..talk.input("longhand@1") };
     let text = extract(&input);
-    assert_says(&text, "In Progress", "The piers get their own names. → `pier0.py`: `name = pier`");
+    assert_says(
+        &text,
+        "In Progress",
+        "The harbour gave every pier its name. → `pier0.py`: `pier = harbour.pier(name, ",
+    );
     assert_says(&text, "Done", "Ran `bd close piers.4`");
     assert!(!text.contains("git add"), "{text}");
 }
