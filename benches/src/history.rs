@@ -60,7 +60,7 @@ async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Re
     for &length in lengths {
         let id = session(app, &format!("history-{length}"), 0).await;
         let append = async |messages| {
-            app.append(&id, messages, None, None).await.expect("an append");
+            app.messages().append(&id, messages, None, None).await.expect("an append");
         };
         let words = |index: usize| NewMessage {
             parts: vec![NewPart::new(PartBody::Text(format!("message {index}")))],

@@ -617,7 +617,7 @@ async fn a_principal_is_the_author_of_its_changes() {
     for (name, author) in [("", "ci"), ("editor", "ci/editor")] {
         let caller = served.test.longhand.caller(access.clone(), name.to_owned(), None).expect("a caller");
         let talk = crate::support::conversation(&format!("u \"by {name}\""));
-        caller.append(&session, talk, None, None).await.expect("appended");
+        caller.messages().append(&session, talk, None, None).await.expect("appended");
         assert_eq!(served.test.history(&session).await.last().expect("a message").actor, author);
     }
 }

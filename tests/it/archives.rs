@@ -106,7 +106,11 @@ async fn an_imported_session_is_the_one_that_was_exported() {
     }
     // A request that was answered there is answered here, with the number of the event in this log.
     let repeat = async |test: &TestApp| {
-        test.once("large", "large").append(&all[0], conversation("u11 \"look\""), None, None).await.expect("answered")
+        test.once("large", "large")
+            .messages()
+            .append(&all[0], conversation("u11 \"look\""), None, None)
+            .await
+            .expect("answered")
     };
     let (first, second) = (repeat(&source).await, repeat(&used).await);
     assert_eq!((&first.ids, first.revision), (&second.ids, second.revision));
@@ -125,7 +129,7 @@ async fn large(test: &TestApp) -> String {
     for message in ["u1", "a1", "u2"] {
         let mut messages = conversation(&format!("{message} \"short\""));
         messages[0].parts.push(text(&words(if message == "a1" { 1 } else { 2 })));
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     }
     session
 }
@@ -225,7 +229,7 @@ async fn what_waits_goes_on_in_the_copy() {
         offset,
         delta: delta.to_owned(),
     };
-    let draft = source.app.append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
+    let draft = source.app.messages().append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
     let new = |words: &str| NewPrompt::of(vec![text(words)]);
     for words in ["first", "second"] {
         source.app.submit_prompt(&session, new(words)).await.expect("it waits");
@@ -240,10 +244,10 @@ async fn what_waits_goes_on_in_the_copy() {
     assert!(run.lease_end_time.is_some());
     assert_eq!(target.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
-    target.app.append_draft(&session, "a1", more).await.expect("it goes on with the words");
-    target.app.append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
+    target.app.messages().append_draft(&session, "a1", more).await.expect("it goes on with the words");
+    target.app.messages().append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    target.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
+    target.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
     let answer = Answer { choice: Some("yes".to_owned()), text: String::new() };
     target.app.answer_approval(&session, &asked, answer).await.expect("answered");
     target.app.release_run(&session, epoch, None).await.expect("released");
@@ -494,7 +498,7 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let source = TestApp::start().await;
     let acme = acting(&source, "acme");
     let session = acme.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
-    acme.append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
+    acme.messages().append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
     assert_eq!(export(&source.app, &session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     let lines = export(&acme, &session).await.expect("exported");
     // In another tenant, and from there in a third one, the chain is still the one of the first.
@@ -502,7 +506,7 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let other = acting(&target, "other");
     import(&other, &lines).await.expect("imported");
     assert_eq!(target.app.get_session(&session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
-    other.append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
+    other.messages().append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
     assert_eq!(import(&target.app, &lines).await.expect_err("it is another tenant's").reason, Reason::ArchiveConflict);
     assert_eq!(target.findings().await, []);
     let again = export(&other, &session).await.expect("exported");
@@ -535,7 +539,7 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let second = export(&source.app, &second).await.expect("exported");
     assert_eq!(import(&within, &second).await.expect_err("the second").reason, Reason::QuotaExceeded);
     // An archive that hides its size has it nevertheless.
-    acme.append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
+    acme.messages().append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
     let mut lines = unsealed(&export(&acme, &session).await.expect("exported"));
     let row = lines.iter_mut().find(|line| line.starts_with(r#"{"table":"session""#)).expect("a session");
     let mut hidden: Value = serde_json::from_str(row).expect("JSON");
@@ -675,11 +679,16 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     // The rest is read while it grows, and while the open message is sealed and edited.
     source.append(&session, "u100 \"more\"").await;
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    source.app.append_parts(&session, "az", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
-    source.app.finish_message(&session, "az", finish, None).await.expect("sealed");
-    source.once("late", "late").append(&session, conversation("u101 \"late\""), None, None).await.expect("appended");
+    source.app.messages().append_parts(&session, "az", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
+    source.app.messages().finish(&session, "az", finish, None).await.expect("sealed");
+    source
+        .once("late", "late")
+        .messages()
+        .append(&session, conversation("u101 \"late\""), None, None)
+        .await
+        .expect("appended");
     source.app.acquire_run(&session, None, false).await.expect("acquired");
-    source.app.rewind(&session, "u3", None).await.expect("rewound");
+    source.app.messages().rewind(&session, "u3", None).await.expect("rewound");
     while let Some(piece) = pieces.recv().await {
         lines.extend(piece.expect("bytes"));
     }
@@ -688,7 +697,12 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     assert_eq!(target.revision(&session).await, revision);
     assert_eq!(target.findings().await, []);
     assert_eq!(target.number("select count(*) from request"), 0);
-    target.app.append_parts(&session, "az", vec![OpenPart::Whole(text("side"))]).await.expect("it is open there");
+    target
+        .app
+        .messages()
+        .append_parts(&session, "az", vec![OpenPart::Whole(text("side"))])
+        .await
+        .expect("it is open there");
     // A caller that leaves ends it.
     let mut left = source.app.export_session(&session).await.expect("it begins");
     left.recv().await.expect("a piece").expect("bytes");

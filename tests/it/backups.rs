@@ -113,7 +113,7 @@ async fn appends_go_on_during_a_backup_which_is_of_one_moment() {
     let mut appended = Vec::new();
     let copy = loop {
         let message = NewMessage::sealed(Role::User, vec![text("words")]);
-        let receipt = test.app.append(&session, vec![message], None, None).await.expect("appended");
+        let receipt = test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
         appended.push(receipt.revision);
         match items.try_recv() {
             Ok(Ok(BackupItem::End(copy))) => break copy,

@@ -38,7 +38,7 @@ fn says(id: &str, words: &str) -> NewMessage {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 const ASKED: &str = "Teach the parser ISO dates; the tide tables stay in feet.";

@@ -16,7 +16,7 @@ async fn a_summary_by_hand_ends_where_requested() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "u5", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u5", &[text("in other words")], None).await.expect("edited");
     let mut watch = test.watch().await;
     for (tail_start, summary, first) in
         [("a2", "s1", "assistant shown: a2 was here and"), ("u5", "s2", "user shown: in other words")]
@@ -65,7 +65,7 @@ async fn a_tail_that_cannot_start_there_is_refused() {
         assert_eq!(refused.expect_err("refused").reason, reason, "{wanted:?}");
     }
     assert_eq!(test.revision(&session).await, before);
-    test.app.rewind(&session, "a2", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a2", None).await.expect("rewound");
     let refused = test.app.start_compaction(&session, from("u3")).await;
     assert_eq!(refused.expect_err("it is rewound").reason, Reason::BoundaryInvalid);
 }
@@ -80,7 +80,7 @@ async fn messages_before_a_summary_by_hand_stay() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
     let before = shown(&test.context(&session).await);
     let planned = test.app.plan_compaction(&session, &within("u2", "u5")).await.expect("a plan");
     let (started, _) = test.app.start_compaction(&session, within("u2", "u5")).await.expect("started");
@@ -115,8 +115,8 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "a1", &[text("in other words")], None).await.expect("edited");
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().edit(&session, "a1", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     test.app.start_compaction(&session, within("u2", "u5")).await.expect("started");
     test.settled().await;
     // Pinned messages follow the summary. Each is shown once, and unpinning removes nothing.
@@ -134,11 +134,11 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
         [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()
     };
     let seen = async || heads(&shown(&test.context(&session).await));
-    test.app.pin(&session, "a1").await.expect("pinned");
+    test.app.messages().pin(&session, "a1").await.expect("pinned");
     assert_eq!(seen().await, with(&[], &[request, edit]));
-    test.app.unpin(&session, "u1").await.expect("unpinned");
+    test.app.messages().unpin(&session, "u1").await.expect("unpinned");
     assert_eq!(seen().await, with(&[request], &[edit]));
-    test.app.unpin(&session, "a1").await.expect("unpinned");
+    test.app.messages().unpin(&session, "a1").await.expect("unpinned");
     assert_eq!(seen().await, with(&[request, edit], &[]));
     assert_eq!(test.findings().await, []);
 }
@@ -241,7 +241,7 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     start("u3").await;
     script.held().await;
     let late = start("u5").await;
-    test.app.rewind(&session, "a3", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
     script.release();
     test.settled().await;
     let late = test.app.get_compaction(&late.to_string()).await.expect("a compaction");
@@ -259,13 +259,14 @@ async fn a_pinned_part_stays_in_view_with_its_message() {
     let history = test.history(&session).await;
     let message = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
     let part = message.parts[0].id.to_string();
-    test.app.pin(&session, &part).await.expect("pinned");
+    test.app.messages().pin(&session, &part).await.expect("pinned");
     test.app.start_compaction(&session, from("u5")).await.expect("started");
     test.settled().await;
     let shows = async || test.context(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
     assert!(shows().await, "beside the summary that covers what is around it");
-    test.app.unpin(&session, &part).await.expect("unpinned");
+    test.app.messages().unpin(&session, &part).await.expect("unpinned");
     assert!(!shows().await);
-    let error = test.app.pin(&session, "prt_00000000000000000000000000000001").await.expect_err("of no message");
+    let error =
+        test.app.messages().pin(&session, "prt_00000000000000000000000000000001").await.expect_err("of no message");
     assert_eq!(error.reason, Reason::MessageNotFound);
 }

@@ -125,7 +125,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     talk[1].parts[0].client_id = Some("thought".to_owned());
     (talk[1].model, talk[1].provider) = ("m".to_owned(), "p".to_owned());
     talk[1].origin_time = Some(Timestamp(7));
-    test.by("agent").append(&session, talk.clone(), None, None).await.expect("appended");
+    test.by("agent").messages().append(&session, talk.clone(), None, None).await.expect("appended");
     let view = test.context(&session).await;
     let expected = [
         (Some("{ \"z\": 1.0e0 }".to_owned()), vec![None]),
@@ -156,7 +156,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
     let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
-    test.by("agent").append(&other, talk, None, None).await.expect("appended");
+    test.by("agent").messages().append(&other, talk, None, None).await.expect("appended");
     assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
 }
 
@@ -167,7 +167,7 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
     test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
     let open = test.context(&session).await;
     let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
-    test.app.finish_message(&session, "a2", finish, None).await.expect("sealed");
+    test.app.messages().finish(&session, "a2", finish, None).await.expect("sealed");
     let known = ContextRequest {
         known_hash: Some(open.hash.to_vec()),
         known_revision: Some(open.revision),
@@ -192,7 +192,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     ];
     talk[1].parts = vec![with_metadata(talk[1].parts.remove(0), "{\"exit\":0}")];
     talk[1].metadata_json = Some("{\"whole\":true}".to_owned());
-    test.app.append(&session, talk, None, None).await.expect("appended");
+    test.app.messages().append(&session, talk, None, None).await.expect("appended");
     for turn in 94..98 {
         test.append(
             &session,
@@ -246,7 +246,11 @@ async fn derived_messages_have_no_client_fields() {
         ..Default::default()
     };
     test.app.supply_summary(&session, new).await.expect("supplied");
-    test.by("editor").edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None).await.expect("edited");
+    test.by("editor")
+        .messages()
+        .edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None)
+        .await
+        .expect("edited");
     let view = test.context(&session).await;
     for message in &view.messages {
         assert_eq!(message.original_fields.is_some(), message.kind == ViewKind::Shown, "{message:?}");

@@ -148,7 +148,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
                 view: Some(view.token),
                 ..Finish::default()
             });
-            test.app.append(&session, reply, None, None).await.expect("appended");
+            test.app.messages().append(&session, reply, None, None).await.expect("appended");
             test.settled().await;
         }
         let ends = ends(&test, &session).await;

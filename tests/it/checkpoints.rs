@@ -22,7 +22,7 @@ async fn append_much(test: &TestApp, session: &str, seeds: std::ops::Range<u64>)
     for seed in seeds {
         let mut messages = crate::support::conversation("u \"much\"");
         messages[0].parts = vec![NewPart::new(PartBody::Text(noise(seed)))];
-        test.app.append(session, messages, None, None).await.expect("appended");
+        test.app.messages().append(session, messages, None, None).await.expect("appended");
     }
 }
 

@@ -296,7 +296,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
 #[tokio::test]
 async fn a_rewind_under_a_running_summary_supersedes_it() {
     let (script, test, session, mut watch) = running([hold("S1")]).await;
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     script.release();
     let EventBody::CompactionCancelled { failure, compaction } =
         watch.wait_for(EventKind::CompactionCancelled).await.body
@@ -338,7 +338,7 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
 #[tokio::test]
 async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
     let (script, test, session, mut watch) = running([hold("S1")]).await;
-    test.app.edit(&session, "u9", &[crate::support::text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u9", &[crate::support::text("better")], None).await.expect("edited");
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     let lines = shown(&test.context(&session).await);
@@ -372,7 +372,7 @@ async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
 async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
     let test = TestApp::with(ScriptedSummarizer::new([line("S1"), line("S1")])).await;
     let session = small(&test).await;
-    let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None);
+    let crossing = test.app.messages().append(&session, conversation(&turns(9, 9, WORDS)), None, None);
     assert!(crossing.await.expect("appended").context.due);
     // The scheduler has not run: nothing was awaited since.
     let test = test.kill().await;
@@ -506,12 +506,13 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let seen = test.context(&session).await.token;
     // Usage of a view that is still current counts, whatever the estimate.
     let app = &test.app;
-    let appended = app.append(&session, reply(5_600, Some(seen.clone())), None, None).await.expect("appended");
+    let appended =
+        app.messages().append(&session, reply(5_600, Some(seen.clone())), None, None).await.expect("appended");
     assert_eq!((appended.context.context_tokens, appended.context.due), (Some(5_610), true));
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     for view in [Some(seen), None] {
-        let appended = app.append(&session, reply(5_600, view.clone()), None, None).await;
+        let appended = app.messages().append(&session, reply(5_600, view.clone()), None, None).await;
         let usage = appended.expect("appended").context;
         assert!(!usage.due && usage.context_tokens.is_some_and(|tokens| tokens < 5_000), "{view:?}: {usage:?}");
         let found = watch.wait_for(EventKind::UsageRecorded).await;
@@ -521,7 +522,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 1);
     let seen = test.context(&session).await.token;
-    let fresh = app.append(&session, reply(5_600, Some(seen)), None, None).await.expect("appended");
+    let fresh = app.messages().append(&session, reply(5_600, Some(seen)), None, None).await.expect("appended");
     assert!(fresh.context.due);
     check_ends(&test).await;
 }
@@ -532,7 +533,7 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let all = conversation(&turns(1, 9, WORDS));
     let wide = Some(window(200_000, 1_000));
-    let usage = test.app.append(&session, all, wide, None).await.expect("appended").context;
+    let usage = test.app.messages().append(&session, all, wide, None).await.expect("appended").context;
     assert_eq!((usage.due, usage.window_tokens, usage.due_tokens), (true, 200_000, Some(199_000)));
     let mut watch = test.watch().await;
     let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
@@ -570,7 +571,7 @@ async fn an_archived_session_is_left_alone() {
     test.settled().await;
     let messages = conversation(&turns(9, 9, WORDS));
     // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
-    let append = test.app.append(&session, messages, None, None);
+    let append = test.app.messages().append(&session, messages, None, None);
     let key = test.longhand.store().sessions().find(&Visibility::default(), &session).await.expect("a session");
     let archive = test.longhand.store().sessions().set_state(key, SessionState::Archived, Requester::default());
     let (appended, archived) = futures::future::join(append, archive).await;
@@ -751,7 +752,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let last = lines.last().expect("a view");
     assert!(last.contains("what does the plot") && last.contains("[attached image/png: plot.png]"), "{lines:?}");
     let page =
-        test.app.list_messages(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
+        test.app.messages().list(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
     let original = page.await.expect("a page").messages.remove(0);
     assert!(original.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_))), "the original is kept");
     assert_eq!(report().await.expect_err("once is enough").reason, Reason::OverflowAgain);

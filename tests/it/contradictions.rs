@@ -48,7 +48,7 @@ async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     test.app.update_session(&session, change).await.expect("a policy");
     let fails = run("c1", ResultStatus::Error, "** (KeyError) key :id not found\n9 tests, 3 failures");
     let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
-    let appended = test.app.append(&session, messages, None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, messages, None, None).await.expect("appended");
     test.append(&session, &turns(1, 2, 3_000)).await;
     let shows = MessageId(appended.ids[1]);
     (session, shows)
@@ -92,7 +92,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
     let (session, _) = failing(&test, "correct").await;
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
-    test.app.append(&session, passes, None, None).await.expect("appended");
+    test.app.messages().append(&session, passes, None, None).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
     test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;

@@ -24,7 +24,7 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
         vec![message]
     };
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(named("first")).await;
     let mut left = count - 2;
@@ -71,11 +71,11 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
         ("last page as of", true, Some(newest - 5)),
     ] {
         let list = ListMessages { reverse, as_of, ..ListMessages::default() };
-        let page = test.app.list_messages(session, list.clone()).await.expect("a page");
+        let page = test.app.messages().list(session, list.clone()).await.expect("a page");
         assert_eq!(page.messages.len(), 50);
         note(what);
         let list = ListMessages { page_token: page.next_page_token, ..list };
-        assert_eq!(test.app.list_messages(session, list).await.expect("a page").messages.len(), 50);
+        assert_eq!(test.app.messages().list(session, list).await.expect("a page").messages.len(), 50);
         note("the page behind it");
     }
     for (what, as_of) in [("view", None), ("view as of", Some(newest - 5))] {
@@ -85,7 +85,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
         note(what);
     }
     for (what, id) in [("first message", "first"), ("late message", "tail")] {
-        test.app.get_message(session, id).await.expect("a message");
+        test.app.messages().get(session, id).await.expect("a message");
         note(what);
     }
     let list = ListEvents { session: Some(session.to_owned()), page_size: 50, ..ListEvents::default() };
@@ -159,7 +159,7 @@ async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
     for reverse in [false, true] {
         let (counts, most) = paged(&test, async |page_token| {
             let list = ListMessages { page_size: 100, reverse, page_token, ..ListMessages::default() };
-            let page = test.app.list_messages(&session, list).await.expect("a page");
+            let page = test.app.messages().list(&session, list).await.expect("a page");
             (page.messages.len(), page.next_page_token)
         })
         .await;
@@ -176,7 +176,7 @@ async fn a_page_of_few_events_among_many_reads_only_so_far() {
     let message = conversation("u \"x\"").remove(0);
     for _ in 0..20 {
         let batch = vec![message.clone(); limits::BATCH_MESSAGES_MAX];
-        test.app.append(&session, batch, None, None).await.expect("appended");
+        test.app.messages().append(&session, batch, None, None).await.expect("appended");
     }
     let title = SessionChange { title: Some("late".to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, title).await.expect("updated");

@@ -52,7 +52,7 @@ fn tail(number: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 /// Adds a round to a session, and summarizes all but the last message.
@@ -159,12 +159,16 @@ async fn what_was_changed_since_is_read_as_it_is_now() {
     let session = session(&test).await;
     summarized(&test, &session, 1).await;
     summarized(&test, &session, 2).await;
-    test.app.edit(&session, "u1", &[text("Depot 1 was moved to /mnt/elsewhere.")], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u1", &[text("Depot 1 was moved to /mnt/elsewhere.")], None)
+        .await
+        .expect("edited");
     let third = summarized(&test, &session, 3).await;
     assert!(third.contains("/mnt/elsewhere") && third.contains("/srv/depot2"), "{third}");
     assert!(!third.contains("/srv/depot1"), "{third}");
     // The rewind leaves what the second round had.
-    test.app.rewind(&session, "u-tail2", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u-tail2", None).await.expect("rewound");
     let fourth = summarized(&test, &session, 4).await;
     assert!(fourth.contains("/mnt/elsewhere") && fourth.contains("/srv/depot4"), "{fourth}");
     assert!(!fourth.contains("/srv/depot3"), "{fourth}");

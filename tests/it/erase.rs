@@ -69,7 +69,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
         NewPart { metadata_json: Some(format!("{:?}", noise("metadata", 99))), ..NewPart::new(PartBody::Media(image)) },
     ];
     messages[1].metadata_json = Some(format!("{:?}", noise("note", 99)));
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let before = test.history(&session).await;
     let view = test.context(&session).await;
     let mut stored =
@@ -124,10 +124,10 @@ async fn one_part_of_a_message_is_erased_and_the_others_stay() {
     test.append(&session, "a3 \"begin\" open").await;
     let parts = vec![text(&text_of("first")), text(&text_of("second"))];
     let parts = parts.into_iter().map(longhand::app::append::OpenPart::Whole).collect();
-    test.app.append_parts(&session, "a3", parts).await.expect("added");
-    let open = test.app.get_message(&session, "a3").await.expect("open").0;
-    let result = test.app.get_message(&session, "t1").await.expect("a result").0;
-    let call = test.app.get_message(&session, "a1").await.expect("a call").0;
+    test.app.messages().append_parts(&session, "a3", parts).await.expect("added");
+    let open = test.app.messages().get(&session, "a3").await.expect("open").0;
+    let result = test.app.messages().get(&session, "t1").await.expect("a result").0;
+    let call = test.app.messages().get(&session, "a1").await.expect("a call").0;
     let stored = contents(&test, "select body from part where position = 1");
     for part in [open.parts[1].id, result.parts[0].id, call.parts[1].id] {
         let erased = erase(&test.app, &session, request(part_target(&part.to_string()).expect("an id"))).await;
@@ -149,7 +149,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let secret = || conversation("u1 \"secret\"");
-    test.once("first", "one").append(&session, secret(), None, None).await.expect("appended");
+    test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("appended");
     let once = || test.once("erase", "u1");
     let erased = erase(&once(), &session, message("u1")).await;
     assert!(!erased.existed);
@@ -159,8 +159,8 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
         assert_eq!(again, Erased { existed: true, ..erased.clone() });
     }
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
-    let repeated = test.once("first", "one").append(&session, secret(), None, None).await.expect("answered");
-    let by_client_id = test.app.append(&session, secret(), None, None).await.expect("answered");
+    let repeated = test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("answered");
+    let by_client_id = test.app.messages().append(&session, secret(), None, None).await.expect("answered");
     assert_eq!((repeated.ids, by_client_id.existed_count), (by_client_id.ids, 1));
     assert_eq!(test.revision(&session).await, head);
     assert!(test.history(&session).await[0].parts[0].body.is_erased());
@@ -172,7 +172,10 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let forged = NewPart::new(PartBody::Text("x".to_owned()).erased());
     let mut fake = conversation("u5 \"x\"");
     fake[0].parts = vec![forged];
-    assert_eq!(test.app.append(&session, fake, None, None).await.map_err(refused).err(), Some(Reason::InvalidField));
+    assert_eq!(
+        test.app.messages().append(&session, fake, None, None).await.map_err(refused).err(),
+        Some(Reason::InvalidField)
+    );
 }
 
 /// Supplies a summary of everything before a message.
@@ -345,7 +348,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let erased_parts = history.iter().map(|message| message.parts.iter().all(|part| part.body.is_erased()));
     assert_eq!(erased_parts.collect::<Vec<_>>(), [vec![true; 8], vec![false]].concat());
     for refused in [
-        test.app.append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
+        test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
         test.app.restore_session(&session).await.map(drop),
         test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.map(drop),
         test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
@@ -580,9 +583,9 @@ async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
             "a message" => {
                 let message = NewMessage::sealed(Role::User, vec![text(&late())]);
                 // It is written, and its answer may say that the session is erased since.
-                drop(test.app.append(&session, vec![message], None, None).await);
+                drop(test.app.messages().append(&session, vec![message], None, None).await);
             }
-            "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
+            "an edit" => drop(test.app.messages().edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
             _ => supply(&test, &session, &late(), "u3").await,
         };
         let target =
@@ -594,7 +597,7 @@ async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
         together(&test, vec![Box::pin(write()), Box::pin(erasure())]).await;
         assert_eq!(holders(test.directory(), &[late().into_bytes()]), Vec::<String>::new(), "{case}");
         let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
-        let mut messages = test.app.list_messages(&session, list).await.expect("a page").messages;
+        let mut messages = test.app.messages().list(&session, list).await.expect("a page").messages;
         messages.retain(|message| message.kind != MessageKind::Marker);
         assert_eq!(messages.len(), 7, "{case} is written");
         messages.retain(|message| message.parts.iter().any(|part| !part.body.is_erased()));
@@ -617,7 +620,7 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     for number in 0..150 {
         let mut messages = conversation(&format!("u{number} \"x\""));
         messages[0].parts = vec![text(&noise(&format!("text {number}"), size(number)))];
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&other, &format!("u \"{}\"", "y".repeat(size(number + 1)))).await;
         if number % 10 != 0 {
             continue;
@@ -629,12 +632,12 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
         for delta in words.as_bytes().chunks(90).map(|piece| String::from_utf8_lossy(piece).into_owned()) {
             let length = delta.len();
             let new = NewDraftText { part, client_id: None, kind: DraftKind::Text, offset, delta };
-            part = Some(test.app.append_draft(&session, &name, new).await.expect("drafted").part);
+            part = Some(test.app.messages().append_draft(&session, &name, new).await.expect("drafted").part);
             offset += i64::try_from(length).expect("a length");
         }
         if number % 20 == 0 {
             let closed = vec![OpenPart::draft(part.expect("a draft"), None)];
-            test.app.append_parts(&session, &name, closed).await.expect("closed");
+            test.app.messages().append_parts(&session, &name, closed).await.expect("closed");
         }
     }
     let parts = "select parts from message where session_id = 1 and parts is not null";

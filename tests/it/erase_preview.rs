@@ -38,7 +38,7 @@ async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -
 async fn draft(test: &TestApp, session: &str, client_id: &str, kind: DraftKind, delta: &str) -> String {
     let (client_id, delta) = (Some(client_id.to_owned()), delta.to_owned());
     let words = NewDraftText { part: None, client_id, kind, offset: 0, delta };
-    test.app.append_draft(session, "a9", words).await.expect("a draft").part.to_string()
+    test.app.messages().append_draft(session, "a9", words).await.expect("a draft").part.to_string()
 }
 
 /// A session with a branch that has a summary, a fork, and an open message with a part and drafts, also a large one.
@@ -63,7 +63,7 @@ async fn a_dry_run_counts_the_drafts_that_the_erasure_closes() {
 
     let (session, _) = drafting(&test).await;
     let parts = vec![OpenPart::Whole(crate::support::text("a part"))];
-    test.app.append_parts(&session, "a9", parts).await.expect("added");
+    test.app.messages().append_parts(&session, "a9", parts).await.expect("added");
     let all = erase(&test, &session, "the message", messages(&["a9"])).await.expect("erased");
     assert_eq!(
         (all.sizes.messages, all.sizes.parts, all.sizes.blobs),
@@ -98,7 +98,7 @@ async fn a_dry_run_counts_what_was_derived_and_refuses_what_the_erasure_refuses(
         test.append(&session, &turns(1, 6, 400)).await;
         test.append(&session, "a9 open").await;
         draft(&test, &session, "d1", DraftKind::Text, "some words").await;
-        let rewound = test.app.rewind_with_summary(&session, "a3", "", None).await.expect("rewound");
+        let rewound = test.app.messages().rewind_with_summary(&session, "a3", "", None).await.expect("rewound");
         assert_eq!(rewound.ids.len(), 1, "the branch has a summary");
         let target = if open { messages(&["a9"]) } else { messages(&["u5"]) };
         let erased = erase(&test, &session, "a branch", target).await.expect("erased");

@@ -40,7 +40,7 @@ async fn several_messages_go_in_one_change_with_everything_that_replaced_them() 
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    test.app.edit(&session, "u2", &[text("another text")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u2", &[text("another text")], None).await.expect("edited");
     let before = test.revision(&session).await;
     let would = EraseRequest { dry_run: true, ..several(&["u2", "a4", "u1"]) };
     let would = erase(&test.app, &session, would).await.expect("a preview");
@@ -104,7 +104,7 @@ async fn several_messages_have_no_more_content_than_one_change_takes() {
     for id in ["u1", "u2", "u3", "u4"] {
         let mut message = conversation(&format!("{id} \"x\""));
         message[0].parts = vec![text(&"x".repeat(part))];
-        test.app.append(&session, message, None, None).await.expect("appended");
+        test.app.messages().append(&session, message, None, None).await.expect("appended");
     }
     let all = several(&["u1", "u2", "u3", "u4"]);
     let would = EraseRequest { dry_run: true, ..all.clone() };
@@ -165,7 +165,7 @@ async fn an_open_message_that_went_on_refuses_its_erasure_and_stays_open() {
     test.append(&session, "u1 \"a\"\na1 \"begin\" open").await;
     let seen = test.revision(&session).await;
     let more = vec![longhand::app::append::OpenPart::Whole(text("more"))];
-    test.app.append_parts(&session, "a1", more).await.expect("added");
+    test.app.messages().append_parts(&session, "a1", more).await.expect("added");
     let request = || several(&["u1", "a1"]);
     assert_eq!(refused(&test.app, &session, expecting(request(), seen)).await, Reason::RevisionMismatch);
     assert_eq!(test.history(&session).await[1].sealed_revision, None);
@@ -186,7 +186,7 @@ async fn an_open_message_without_content_stays_open() {
         finish: None,
         ..NewMessage::sealed(Role::Assistant, Vec::new())
     };
-    test.app.append(&session, vec![begun], None, None).await.expect("begun");
+    test.app.messages().append(&session, vec![begun], None, None).await.expect("begun");
     let erased = erase(&test.app, &session, several(&["u1"])).await.expect("erased");
     let again = erase(&test.app, &session, several(&["u1", "a1"])).await.expect("the same answer");
     assert_eq!((again.event, again.existed), (erased.event, true));

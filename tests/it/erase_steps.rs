@@ -51,7 +51,11 @@ async fn large(test: &TestApp) -> (String, String) {
         let new = NewSummary { text, tail_start, summarizer: "test".to_owned(), ..NewSummary::default() };
         test.app.supply_summary(&session, new).await.expect("supplied");
     }
-    test.app.edit(&session, "u401", &[crate::support::text("secret words, edited")], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u401", &[crate::support::text("secret words, edited")], None)
+        .await
+        .expect("edited");
     let retitled = SessionChange { title: Some("secret words as a title".to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, retitled).await.expect("changed");
     let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
@@ -74,7 +78,7 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     let erased = loop {
         tokio::select! {
             erased = &mut erasing => break erased.expect("erased"),
-            appended = test.app.append(&other, conversation("u \"meanwhile\""), None, None) => {
+            appended = test.app.messages().append(&other, conversation("u \"meanwhile\""), None, None) => {
                 appended.expect("appended");
                 between += 1;
             }
@@ -146,7 +150,7 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     };
     assert!(matches!(first.body, EventBody::Erased { unfinished: true, .. }), "{first:?}");
     drop(erasing);
-    let appended = test.app.append(&session, conversation("u \"x\""), None, None).await;
+    let appended = test.app.messages().append(&session, conversation("u \"x\""), None, None).await;
     assert_eq!(appended.expect_err("it is going").reason, Reason::SessionErased);
     let restored = test.app.restore_session(&session).await;
     assert_eq!(restored.expect_err("it is going").reason, Reason::SessionErased);

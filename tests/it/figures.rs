@@ -25,7 +25,7 @@ async fn mutations_are_counted_until_their_commit() {
     assert_eq!(before.queued_mutations, 0);
     let mut database = test.database();
     database.lock_writes();
-    let append = |name| Box::pin(test.app.append(&session, conversation(name), None, None));
+    let append = |name| Box::pin(test.app.messages().append(&session, conversation(name), None, None));
     let mut appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
     for append in &mut appends {
         assert!(append.now_or_never().is_none(), "the commit waits for the lock");

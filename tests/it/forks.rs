@@ -52,10 +52,10 @@ async fn a_fork_has_the_history_up_to_its_point() {
     // Messages and their ids are the same, by either id.
     let original = test.history(&session).await.remove(0);
     for id in [original.id.to_string(), "u1".to_owned()] {
-        assert_eq!(test.app.get_message(&deeper, &id).await.expect("inherited").0, original);
+        assert_eq!(test.app.messages().get(&deeper, &id).await.expect("inherited").0, original);
     }
     for unseen in ["u2", "u3"] {
-        let error = test.app.get_message(&deeper, unseen).await.expect_err("behind the fork");
+        let error = test.app.messages().get(&deeper, unseen).await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::MessageNotFound);
     }
     let info = test.app.get_session(&deeper).await.expect("a session").session;
@@ -86,7 +86,7 @@ async fn every_message_that_a_compaction_left_out_can_be_gone_back_to() {
         for message in test.history(&session).await {
             let id = message.id.to_string();
             let fork = fork(&test, &session, behind(&id)).await;
-            test.app.rewind(&session, &id, None).await.expect("rewound");
+            test.app.messages().rewind(&session, &id, None).await.expect("rewound");
             test.settled().await;
             for found in [test.context(&fork).await, test.context(&session).await] {
                 let last = found.messages.last().and_then(|last| last.source);
@@ -143,13 +143,13 @@ async fn open_messages_are_not_inherited() {
     test.append(&session, "u1 \"one\"\na1 \"half\" open\nu2 \"two\"").await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let part = vec![OpenPart::Whole(text("and the rest"))];
-    test.app.append_parts(&session, "a1", part).await.expect("added");
-    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
+    test.app.messages().append_parts(&session, "a1", part).await.expect("added");
+    test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(names(&test, &forked).await, ["u1", "u2"]);
     assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "user shown: two"]);
-    let error = test.app.get_message(&forked, "a1").await.expect_err("not inherited");
+    let error = test.app.messages().get(&forked, "a1").await.expect_err("not inherited");
     assert_eq!(error.reason, Reason::MessageNotFound);
-    let error = test.app.finish_message(&forked, "a1", Finish::default(), None).await;
+    let error = test.app.messages().finish(&forked, "a1", Finish::default(), None).await;
     assert_eq!(error.expect_err("not its own").reason, Reason::MessageNotFound);
     let sealed = fork(&test, &session, behind("a1")).await;
     assert_eq!(words_of(&test.history(&sealed).await[1]), "halfand the rest", "behind its seal it is whole");
@@ -194,18 +194,18 @@ async fn marks_of_a_fork_do_not_affect_its_parent() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     let before = test.context(&session).await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
     let app = &test.app;
-    app.edit(&forked, "u2", &[text("better")], None).await.expect("edited");
-    app.unpin(&forked, "u1").await.expect("unpinned");
-    app.rewind(&forked, "a3", None).await.expect("rewound");
+    app.messages().edit(&forked, "u2", &[text("better")], None).await.expect("edited");
+    app.messages().unpin(&forked, "u1").await.expect("unpinned");
+    app.messages().rewind(&forked, "a3", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
     assert_eq!(shown(&test.context(&forked).await).len(), 6);
     assert_eq!(test.context(&session).await.hash, before.hash);
-    app.rewind(&session, "u1", None).await.expect("rewound");
+    app.messages().rewind(&session, "u1", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await).len(), 6, "nor the other way round");
     assert_eq!(test.findings().await, []);
 }
@@ -326,7 +326,7 @@ async fn a_fork_knows_the_client_ids_that_it_inherited() {
         assert_eq!(again.ids, [0, 1, 3].map(|index: usize| original[index].id.0));
         assert_eq!(names(&test, session).await, ["u1", "a1", "u2"], "nothing is there twice");
         let other = conversation("a1 \"something else\"");
-        let error = test.app.append(session, other, None, None).await.expect_err("reused");
+        let error = test.app.messages().append(session, other, None, None).await.expect_err("reused");
         assert_eq!(error.reason, Reason::ClientIdReused);
     }
     // Messages after the fork point, and messages open at it, are not part of its history.

@@ -33,7 +33,7 @@ async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewM
 async fn turn(test: &TestApp, session: &str, number: usize, overhead: i64) {
     test.append(session, &format!("u{number} 400c")).await;
     let reply = reply(test, session, &format!("a{number}"), overhead).await;
-    test.app.append(session, vec![reply], None, None).await.expect("appended");
+    test.app.messages().append(session, vec![reply], None, None).await.expect("appended");
     test.settled().await;
 }
 
@@ -140,7 +140,7 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
     assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
     // A reply's usage includes everything that was sent, so that nothing is added.
     let reply = reply(&test, &session, "told", 0).await;
-    test.app.append(&session, vec![reply], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
     assert_eq!(test.context(&session).await.context_tokens, view + 5);
 
     let session = test.session("opencode@seed", 6_000, 1_000).await;
@@ -240,7 +240,7 @@ async fn pinned(test: &TestApp, characters: usize) -> String {
     change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
     test.append(&session, &turns(1, 4, characters)).await;
     for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
-        test.app.pin(&session, name).await.expect("pinned");
+        test.app.messages().pin(&session, name).await.expect("pinned");
     }
     change(test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
     session
@@ -254,7 +254,7 @@ async fn pins_that_fill_the_window_are_overhead_too() {
     test.settled().await;
     let failed = failures(&test).await;
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
-    test.app.unpin(&session, "u4").await.expect("unpinned");
+    test.app.messages().unpin(&session, "u4").await.expect("unpinned");
     test.settled().await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
@@ -472,13 +472,13 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     }
     // … the threshold by usage, …
     let reply = reply(&test, &session, "a30", 10_000).await;
-    let appended = test.app.append(&session, vec![reply], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
     assert!(!appended.context.due);
     // … a view over its window, another window, a change of history, …
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     assert!(!test.app.context(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     // … and a provider's refusal start no compaction.
     let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
     let error = test.app.report_overflow(&session, refused).await.expect_err("switched off");
@@ -497,12 +497,12 @@ async fn usage_of_a_view_that_was_changed_since_is_void() {
         test.append(&session, &turns(1, 4, 400)).await;
         let stale = reply(&test, &session, "a10", 10_000).await;
         match rewrite {
-            "edit" => drop(test.app.edit(&session, "u4", &[text("better")], None).await.expect("edited")),
-            "rewind" => drop(test.app.rewind(&session, "a3", None).await.expect("rewound")),
-            "pin" => drop(test.app.pin(&session, "u1").await.expect("pinned")),
+            "edit" => drop(test.app.messages().edit(&session, "u4", &[text("better")], None).await.expect("edited")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a3", None).await.expect("rewound")),
+            "pin" => drop(test.app.messages().pin(&session, "u1").await.expect("pinned")),
             _ => change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await,
         }
-        let appended = test.app.append(&session, vec![stale], None, None).await.expect("appended");
+        let appended = test.app.messages().append(&session, vec![stale], None, None).await.expect("appended");
         assert!(
             appended.context.context_tokens.is_some_and(|tokens| tokens < 5_000),
             "{rewrite}: {:?}",

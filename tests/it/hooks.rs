@@ -291,7 +291,7 @@ async fn a_program_replaces_the_messages_that_a_summarizer_reads() {
     };
     assert_eq!(texts(&history), texts(&as_it_was));
     let summary = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &summary).await.expect("it is listed");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &summary).await.expect("it is listed");
     let note = format!(r#"{{"pre_compact":{{"given_messages":{},"read_messages":3}}}}"#, outcome.covered_count);
     assert_eq!(summary.metadata_json.as_deref(), Some(note.as_str()));
 }

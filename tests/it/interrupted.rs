@@ -295,10 +295,10 @@ async fn a_change_in_front_of_the_boundary_ends_the_compaction_that_runs_at_once
         let running = pending(&test, &session).await;
         let mut watch = test.watch().await;
         match change {
-            "rewind" => drop(test.app.rewind(&session, "a2", None).await.expect("rewound")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a2", None).await.expect("rewound")),
             "edit" => {
                 let better = [text(&format!("better {}", filler("u2", WORDS)))];
-                drop(test.app.edit(&session, "u2", &better, None).await.expect("edited"));
+                drop(test.app.messages().edit(&session, "u2", &better, None).await.expect("edited"));
             }
             _ => {
                 let tail_start = "u9".to_owned();
@@ -321,10 +321,10 @@ async fn a_change_in_the_tail_leaves_the_compaction_that_runs_alone() {
     script.held().await;
     let running = pending(&test, &session).await;
     let mut watch = test.watch().await;
-    test.app.pin(&session, "u1").await.expect("pinned");
-    test.app.edit(&session, "a9", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
+    test.app.messages().edit(&session, "a9", &[text("in other words")], None).await.expect("edited");
     let messages = conversation("u10 \"on\"");
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(state(&test, &running).await, CompactionState::Done);

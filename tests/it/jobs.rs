@@ -239,7 +239,7 @@ async fn a_delay_continues_whatever_window_an_append_names() {
     let (session, mut watch, _) = waiting_for_retry(&test).await;
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
-    test.app.append(&session, messages, small, None).await.expect("appended");
+    test.app.messages().append(&session, messages, small, None).await.expect("appended");
     assert_eq!(test.number(WAITING_FOR_RETRY), 1);
     test.append(&session, "a90 30000c").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -289,7 +289,11 @@ async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_du
     let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch) = running(&test, &script).await;
-    test.app.edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None)
+        .await
+        .expect("edited");
     script.release();
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -319,7 +323,7 @@ async fn cross_with_image(test: &TestApp, session: &str) {
     let mut turn = conversation(&turns(9, 9, WORDS));
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     turn[0].parts.push(NewPart::new(PartBody::Media(image)));
-    let appended = test.app.append(session, turn, None, None).await.expect("appended");
+    let appended = test.app.messages().append(session, turn, None, None).await.expect("appended");
     assert!(appended.context.due, "the test needs it to be due");
 }
 
@@ -423,7 +427,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
         panic!("another body")
     };
     let better = text(&format!("better {}", filler("u2", WORDS)));
-    test.app.edit(&session, "u2", &[better], None).await.expect("edited");
+    test.app.messages().edit(&session, "u2", &[better], None).await.expect("edited");
     test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -452,7 +456,7 @@ async fn the_end_of_a_proposal_is_reported_although_it_was_accepted() {
         agreed.push(id);
     }
     test.app.cancel_compaction(&agreed[0].to_string()).await.expect("cancelled");
-    test.app.edit(&overtaken, "u2", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&overtaken, "u2", &[text("better")], None).await.expect("edited");
     script.release();
     script.release();
     for (id, reason) in agreed.into_iter().zip(["REQUESTED", "SUPERSEDED"]) {

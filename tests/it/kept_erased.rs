@@ -27,7 +27,7 @@ async fn erase_message(test: &TestApp, session: &str, id: &str) {
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {
     let request = AppendRequest { messages, keep_erased, ..AppendRequest::default() };
-    test.app.append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended")
 }
 
 /// For each message, which of its parts have no content.
@@ -145,7 +145,7 @@ async fn what_came_in_pieces_or_was_redacted_is_known_again() {
         offset: 0,
         delta: "in two pieces".to_owned(),
     };
-    test.app.append_draft(&first, "a1", words).await.expect("a draft");
+    test.app.messages().append_draft(&first, "a1", words).await.expect("a draft");
     erase_message(&test, &first, "a1").await;
     test.longhand.store().apply_secret_rules(rules).expect("the key is made");
     let secret = || conversation("u1 \"hush-0123456789abcdef is the key\"");
@@ -184,30 +184,30 @@ async fn a_part_of_an_edit_that_was_erased_alone_comes_again_without_itself() {
     };
 
     let first = new().await;
-    test.app.edit_with(&first, edit("u1", true)).await.expect("edited");
+    test.app.messages().edit_with(&first, edit("u1", true)).await.expect("edited");
     let edited = test.history(&first).await.pop().expect("the edit");
     erase(&test, &first, part_target(&edited.parts[1].id.to_string()).expect("an id")).await;
     let left = shown(&test.context(&first).await);
 
     let second = new().await;
     assert_eq!(erased_parts(&test.history(&second).await), [vec![false; 2], vec![false]], "the original has it still");
-    let receipt = test.app.edit_with(&second, edit("u1", true)).await.expect("edited");
+    let receipt = test.app.messages().edit_with(&second, edit("u1", true)).await.expect("edited");
     assert_eq!((last(&second).await, receipt.erased), ((vec![false, true], true), receipt.ids));
     assert_eq!(shown(&test.context(&second).await), left, "it is what the erasure left");
     // An edit of an edit is one of the original.
     let edits = test.history(&second).await.pop().expect("the edit").id.to_string();
     let again = EditRequest { message: &edits, ..edit("", true) };
-    test.app.edit_with(&second, again).await.expect("edited");
+    test.app.messages().edit_with(&second, again).await.expect("edited");
     assert_eq!(last(&second).await, (vec![false, true], true));
     for (of, keep_erased) in [("u2", true), ("u1", false)] {
-        let receipt = test.app.edit_with(&second, edit(of, keep_erased)).await.expect("edited");
+        let receipt = test.app.messages().edit_with(&second, edit(of, keep_erased)).await.expect("edited");
         assert_eq!((last(&second).await, receipt.erased.len()), ((vec![false; 2], true), 0), "of {of}");
     }
 
     // With its last part the edit loses the rest.
     erase(&test, &first, part_target(&edited.parts[0].id.to_string()).expect("an id")).await;
     let third = new().await;
-    test.app.edit_with(&third, edit("u1", true)).await.expect("edited");
+    test.app.messages().edit_with(&third, edit("u1", true)).await.expect("edited");
     assert_eq!(last(&third).await, (vec![true; 2], false));
     test.settled().await;
     assert_eq!(test.findings().await, []);

@@ -313,8 +313,8 @@ impl Fixture {
         let NewMessage { role, kind, parts, finish, .. } = new.clone();
         let request =
             AppendRequest { messages: vec![new], rewind: rewind.map(RewindTo::Message), ..AppendRequest::default() };
-        let id = MessageId(self.test.app.append_with(&session.id, request).await?.ids[0]);
-        let (stored, _, _) = self.test.app.get_message(&session.id, &id.to_string()).await?;
+        let id = MessageId(self.test.app.messages().append_with(&session.id, request).await?.ids[0]);
+        let (stored, _, _) = self.test.app.messages().get(&session.id, &id.to_string()).await?;
         let revision = stored.revision;
         assert!(session.written.last().is_none_or(|last| last.revision < revision), "one order");
         session.written.push(Written {
@@ -377,7 +377,7 @@ impl Fixture {
                 let detail = "prompt is too long".to_owned();
                 let finish = Finish { reason: Some(FinishReason::Error), detail, ..Finish::default() };
                 let id = written.id.to_string();
-                let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
+                let sealed = self.test.app.messages().finish(&session.id, &id, finish.clone(), None).await?;
                 (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
             }
             Step::Entry => {
@@ -428,7 +428,7 @@ impl Fixture {
         let id = session.written[index].id.to_string();
         let parts = [text("and on"), call(fresh)];
         let whole = parts.iter().cloned().map(OpenPart::Whole).collect();
-        let since = self.test.app.append_parts(&session.id, &id, whole).await?.revision;
+        let since = self.test.app.messages().append_parts(&session.id, &id, whole).await?.revision;
         session.written[index].parts.extend(parts.map(|part| (since, part)));
         session.calls.push(fresh.to_owned());
         Ok(())
@@ -440,7 +440,7 @@ impl Fixture {
         let (finish, given) = session.finish(Some(FinishReason::Stop), self.count);
         let written = &mut session.written[index];
         let id = written.id.to_string();
-        let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
+        let sealed = self.test.app.messages().finish(&session.id, &id, finish.clone(), None).await?;
         // If there is usage, its event follows the one that seals the message.
         let at = sealed.revision - i64::from(finish.usage.is_some());
         (written.sealed, written.finish) = (Some(at), finish.with_view(given));
@@ -455,15 +455,15 @@ impl Fixture {
             Step::Rewind(number) => {
                 let named = name(self.chosen(at, number));
                 let to = if named.is_empty() { RewindTo::Start } else { RewindTo::Message(&named) };
-                drop(app.rewind(&id, to, None).await?);
+                drop(app.messages().rewind(&id, to, None).await?);
             }
             Step::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));
                 let (original, target) = (target.original, target.id.to_string());
-                let edited = app.edit(&id, &target, std::slice::from_ref(&part), None).await?;
+                let edited = app.messages().edit(&id, &target, std::slice::from_ref(&part), None).await?;
                 let replacement = MessageId(edited.ids[0]);
-                let revision = app.get_message(&id, &replacement.to_string()).await?.0.revision;
+                let revision = app.messages().get(&id, &replacement.to_string()).await?.0.revision;
                 self.sessions[at].written.push(Written {
                     id: replacement,
                     revision,
@@ -478,7 +478,7 @@ impl Fixture {
             }
             Step::TakeOut(number) => {
                 let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
-                let edited = app.edit(&id, &target.to_string(), &[], None).await?;
+                let edited = app.messages().edit(&id, &target.to_string(), &[], None).await?;
                 assert!(edited.ids.is_empty(), "nothing stands in its place");
                 let view = self.test.context(&id).await;
                 let shown = view.messages.iter().any(|message| message.source == Some(target));
@@ -488,7 +488,11 @@ impl Fixture {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
                 let Some((target, original)) = chosen else { return Ok(()) };
                 let target = target.to_string();
-                drop(if unpin { app.unpin(&id, &target).await? } else { app.pin(&id, &target).await? });
+                drop(if unpin {
+                    app.messages().unpin(&id, &target).await?
+                } else {
+                    app.messages().pin(&id, &target).await?
+                });
                 self.sessions[at].ever_pinned.insert(original);
             }
             Step::Undo => drop(app.undo(&id, None).await?),

@@ -34,7 +34,7 @@ fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ struct Full {
 
 /// Appends with a request id: the answer is the same whenever it is asked for.
 async fn append_once(test: &TestApp) -> String {
-    let appended = test.once("once", "words").append("main", conversation("u70 \"once\""), None, None).await;
+    let appended = test.once("once", "words").messages().append("main", conversation("u70 \"once\""), None, None).await;
     let appended = appended.expect("appended");
     format!("{} {:?}", appended.revision, appended.ids)
 }
@@ -99,7 +99,7 @@ async fn full() -> Full {
     test.append("main", "a71 \"be\" open").await;
     let delta = "with U+0000: \0 and U+FDD0: \u{FDD0}".to_owned();
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
-    test.app.append_draft("main", "a71", words).await.expect("drafted");
+    test.app.messages().append_draft("main", "a71", words).await.expect("drafted");
     test.by("ada").acquire_run("main", Some(Duration::from_secs(600)), false).await.expect("a run");
     test.app.submit_prompt("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
@@ -136,7 +136,7 @@ async fn read(test: &TestApp) -> String {
     let mut content = crate::formats::content(test).await;
     let run = test.app.session_run("main").await.expect("the session").run.expect("a run");
     let prompts = test.app.list_prompts("main", false, 0, "").await.expect("the queue");
-    let drafts = test.app.get_message("main", "a71").await.expect("the open message").1;
+    let drafts = test.app.messages().get("main", "a71").await.expect("the open message").1;
     let labels = test.app.get_session("main").await.expect("the session").session.labels;
     let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;
     let approvals: Vec<_> = approvals.iter().map(|asked| (asked.id, asked.question.text.clone())).collect();
@@ -395,7 +395,7 @@ async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
     let mut appended = 0;
     let copy = loop {
         let messages = conversation("u \"meanwhile\"\na \"yes\" call=c1\nt result=c1:x");
-        test.app.append("retrieval", messages, None, None).await.expect("appended");
+        test.app.messages().append("retrieval", messages, None, None).await.expect("appended");
         appended += 1;
         match items.try_recv() {
             Ok(Ok(longhand::app::backup::BackupItem::End(copy))) => break copy,

@@ -84,7 +84,7 @@ fn reply(id: &str, model: &str, cost_usd: Option<f64>) -> NewMessage {
 async fn costs_are_computed_where_a_client_gives_none() {
     let test = TestApp::start().await;
     let session = test.create(NewSession { window: of_model(SONNET), ..NewSession::default() }).await;
-    let append = async |message: NewMessage| test.app.append(&session, vec![message], None, None).await;
+    let append = async |message: NewMessage| test.app.messages().append(&session, vec![message], None, None).await;
     for (id, model, given, expected) in [
         ("a1", SONNET, None, Some((4_500_000, true))),
         ("a2", "", None, Some((4_500_000, true))),
@@ -94,7 +94,7 @@ async fn costs_are_computed_where_a_client_gives_none() {
         let first = append(reply(id, model, given)).await.expect("appended");
         let again = append(reply(id, model, given)).await.expect("it is the same");
         assert_eq!((again.ids, again.existed_count), (first.ids, 1));
-        let (message, ..) = test.app.get_message(&session, id).await.expect("the reply");
+        let (message, ..) = test.app.messages().get(&session, id).await.expect("the reply");
         let usage = message.finish.usage.expect("its usage");
         assert_eq!(usage.cost_micros().map(|cost| (cost, usage.cost_is_computed)), expected, "{id}");
     }
@@ -102,8 +102,8 @@ async fn costs_are_computed_where_a_client_gives_none() {
     let open = NewMessage { finish: None, ..reply("a5", SONNET, None) };
     append(open).await.expect("begun");
     let finish = reply("a5", "", None).finish.expect("an end");
-    test.app.finish_message(&session, "a5", finish, None).await.expect("sealed");
-    let (message, ..) = test.app.get_message(&session, "a5").await.expect("the reply");
+    test.app.messages().finish(&session, "a5", finish, None).await.expect("sealed");
+    let (message, ..) = test.app.messages().get(&session, "a5").await.expect("the reply");
     assert_eq!(message.finish.usage.and_then(|usage| usage.cost_micros()), Some(4_500_000));
     let totals = test.app.get_session(&session).await.expect("the session").session.usage;
     assert_eq!(totals.cost_micros, 3 * 4_500_000 + 500_000);

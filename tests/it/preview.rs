@@ -102,7 +102,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
 async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
-    test.app.pin(&session, "u2").await.expect("pinned");
+    test.app.messages().pin(&session, "u2").await.expect("pinned");
     let wanted = || NewCompaction::of(CompactionKind::Summary);
     let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;

@@ -70,7 +70,7 @@ const FAILED: &str =
 async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
-    test.app.append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended")
 }
 
 async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
@@ -248,10 +248,12 @@ async fn changes_of_what_a_block_stands_for_void_it() {
     {
         let session = compacted(&test, Format::Anthropic, ON_DEMAND, window("claude-opus-5-5", 200_000)).await;
         match change {
-            "edit" => drop(test.app.edit(&session, "u2", &[text("other")], None).await.expect("edited")),
-            "leave out" => drop(test.app.edit(&session, "u2", &[], None).await.expect("left out")),
-            "rewind" => drop(test.app.rewind(&session, "a6", None).await.expect("rewound")),
-            "later edit" => drop(test.app.edit(&session, "u7", &[text("other")], None).await.expect("edited")),
+            "edit" => drop(test.app.messages().edit(&session, "u2", &[text("other")], None).await.expect("edited")),
+            "leave out" => drop(test.app.messages().edit(&session, "u2", &[], None).await.expect("left out")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a6", None).await.expect("rewound")),
+            "later edit" => {
+                drop(test.app.messages().edit(&session, "u7", &[text("other")], None).await.expect("edited"))
+            }
             _ => drop(test.app.erase(&session, erase_of("u2")).await.expect("erased")),
         }
         assert_eq!(block(&session).await.is_none(), voids, "{change}");

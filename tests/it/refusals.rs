@@ -66,7 +66,7 @@ async fn session(test: &TestApp, preset: &str) -> String {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 /// Number of media in the view.
@@ -117,7 +117,7 @@ async fn check_without_media(test: &TestApp, session: &str, before: usize) {
     let (part, result) = results.into_iter().next().expect("a result");
     assert!(result.output.ends_with("[Attached image/png: s1.png]") && part.shortened.is_some(), "{lines:?}");
     let id = part.source.expect("a stored result").to_string();
-    let original = test.app.expand(session, &id, 0, "").await.expect("expanded");
+    let original = test.app.messages().expand(session, &id, 0, "").await.expect("expanded");
     let parts = original.messages.iter().flat_map(|message| &message.parts);
     assert!(
         parts

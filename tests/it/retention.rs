@@ -94,7 +94,7 @@ async fn the_sessions_that_changed_longest_ago_make_room() {
         session(&test, name).await;
         let mut messages = conversation("u1 \"short\"");
         messages[0].parts = vec![text(&"word ".repeat(2_000))];
-        test.app.append(name, messages, None, None).await.expect("appended");
+        test.app.messages().append(name, messages, None, None).await.expect("appended");
         if name != "unlabelled" {
             test.app.add_label(name, "l".to_owned()).await.expect("labelled");
         }

@@ -201,10 +201,10 @@ async fn nothing_that_was_rewound_or_edited_away_comes_back() {
     let session = session(&test).await;
     let talk = "u1 \"The password is zebra.\"\na1 \"ok\"\nu2 \"The secret is giraffe.\"\na2 \"giraffe it is\"";
     test.append(&session, talk).await;
-    test.app.edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"The animal is a hippo.\"\na3 \"fine\"\nu4 \"kept hippo\"\na4 \"x\"\nu5 \"go\"").await;
-    test.app.pin(&session, "u4").await.expect("pinned");
+    test.app.messages().pin(&session, "u4").await.expect("pinned");
     cover(&test.app, &session, "u5").await;
     assert_eq!(ask(&test, &session, "password zebra").await, ["user: The password is lion."]);
     assert_eq!(ask(&test, &session, "secret giraffe").await, Vec::<String>::new());
@@ -217,7 +217,7 @@ async fn a_message_that_was_open_for_long_is_found_once_it_is_hidden() {
     let session = session(&test).await;
     test.append(&session, "u1 \"one\"\na1 \"the first half of the otter\" open\nu2 \"two beavers\"\na2 \"ok\"").await;
     indexed(&test.longhand, &session).await;
-    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
+    test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     test.append(&session, "u3 \"go\"").await;
     cover(&test.app, &session, "u3").await;
     assert_eq!(ask(&test, &session, "otter").await, ["assistant: the first half of the otter"]);
@@ -341,11 +341,11 @@ async fn appends_do_not_wait_for_the_index() {
     let key = key(&longhand, &session).await;
     for turn in 0..50 {
         let text = format!("u \"request {turn}\"\na \"answer {turn}\"");
-        app.append(&session, conversation(&text), None, None).await.expect("appended");
+        app.messages().append(&session, conversation(&text), None, None).await.expect("appended");
     }
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     let tail = "u9 \"request 7?\"";
-    app.append(&session, conversation(tail), None, None).await.expect("appended");
+    app.messages().append(&session, conversation(tail), None, None).await.expect("appended");
     cover(&app, &session, "u9").await;
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
@@ -354,7 +354,7 @@ async fn appends_do_not_wait_for_the_index() {
     let filled = longhand.store().index().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
     // The scheduler indexes the rest.
-    app.append(&session, conversation("a \"more\""), None, None).await.expect("appended");
+    app.messages().append(&session, conversation("a \"more\""), None, None).await.expect("appended");
     let running = tokio::spawn(idle.run(stopping.clone()));
     indexed(&longhand, &session).await;
     stopping.cancel();

@@ -94,7 +94,7 @@ async fn a_repeated_request_gets_its_first_answer_whatever_happened_since() {
     let write = |epoch| {
         let caller = test.once("w1", "append").in_run(epoch);
         let session = session.clone();
-        async move { caller.append(&session, conversation("u1 \"hello\""), None, None).await }
+        async move { caller.messages().append(&session, conversation("u1 \"hello\""), None, None).await }
     };
     let written = write(2).await.expect("the run is active");
     test.app.release_run(&session, 2, None).await.expect("released");
@@ -115,13 +115,13 @@ async fn a_run_that_is_not_active_writes_nothing() {
         let draft =
             NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "words".to_owned() };
         for refused in [
-            stale.append(&session, conversation("u2 \"more\""), None, None).await.map(drop),
-            stale.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))]).await.map(drop),
-            stale.append_draft(&session, "a1", draft).await.map(drop),
-            stale.finish_message(&session, "a1", Finish::default(), None).await.map(drop),
-            stale.edit(&session, "u1", &[text("x")], None).await.map(drop),
-            stale.rewind(&session, "u1", None).await.map(drop),
-            stale.pin(&session, "u1").await.map(drop),
+            stale.messages().append(&session, conversation("u2 \"more\""), None, None).await.map(drop),
+            stale.messages().append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))]).await.map(drop),
+            stale.messages().append_draft(&session, "a1", draft).await.map(drop),
+            stale.messages().finish(&session, "a1", Finish::default(), None).await.map(drop),
+            stale.messages().edit(&session, "u1", &[text("x")], None).await.map(drop),
+            stale.messages().rewind(&session, "u1", None).await.map(drop),
+            stale.messages().pin(&session, "u1").await.map(drop),
             stale.undo(&session, None).await.map(drop),
             stale.request_approval(&session, question()).await.map(drop),
             stale.submit_prompt(&session, prompt("x", Delivery::Queue)).await.map(drop),
@@ -137,7 +137,11 @@ async fn a_run_that_is_not_active_writes_nothing() {
         }
     }
     assert_eq!(test.revision(&session).await, before, "nothing was written");
-    test.app.append(&session, conversation("u2 \"more\""), None, Some(before)).await.expect("no run is needed");
+    test.app
+        .messages()
+        .append(&session, conversation("u2 \"more\""), None, Some(before))
+        .await
+        .expect("no run is needed");
 }
 
 #[tokio::test]
@@ -149,10 +153,10 @@ async fn a_lost_run_leaves_nothing_open() {
     let ada = test.by("ada").in_run(run.epoch);
     let mut reply = conversation("a1 call=c1 call=c2 open\nt1 result=c1:done");
     reply[0].open_timeout_ms = Some(limits::OPEN_TIMEOUT_MS_MAX);
-    ada.append(&session, reply, None, None).await.expect("appended");
+    ada.messages().append(&session, reply, None, None).await.expect("appended");
     let draft =
         NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "half".to_owned() };
-    ada.append_draft(&session, "a1", draft).await.expect("the words are taken");
+    ada.messages().append_draft(&session, "a1", draft).await.expect("the words are taken");
     // Another writer's call is not the run's.
     test.append(&session, "a2 call=c3").await;
     let asked = ada.request_approval(&session, question()).await.expect("asked").0;
@@ -171,9 +175,9 @@ async fn a_lost_run_leaves_nothing_open() {
     let EventBody::RunEnded { reason, interrupted, .. } = &end.body else { panic!("{end:?}") };
     let calls: Vec<&str> = interrupted.iter().map(|call| call.call_id.as_str()).collect();
     assert_eq!((*reason, calls.as_slice()), (RunEndReason::Lost, ["c2"].as_slice()));
-    let (message, drafts, _) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (message, drafts, _) = test.app.messages().get(&session, "a1").await.expect("the message");
     assert_eq!((message.finish.reason, drafts.len()), (Some(FinishReason::Aborted), 0));
-    let (other, ..) = test.app.get_message(&session, "a0").await.expect("the message");
+    let (other, ..) = test.app.messages().get(&session, "a0").await.expect("the message");
     assert_eq!(other.sealed_revision, None, "it is not the run's");
     let waiting = test.app.get_approval(&session, &asked.id.to_string()).await.expect("the question");
     assert_eq!(waiting.end, None, "its agent may come back for the answer");
@@ -182,11 +186,11 @@ async fn a_lost_run_leaves_nothing_open() {
     let interrupted = "tool paired: result c2 [tool execution was interrupted]".to_owned();
     assert!(shown(&test.context(&session).await).contains(&interrupted));
     let late = conversation("t2 result=c2:late");
-    test.by("ada").append(&session, late, None, None).await.expect("appended");
+    test.by("ada").messages().append(&session, late, None, None).await.expect("appended");
     let view = shown(&test.context(&session).await);
     assert!(view.contains(&"tool shown: result c2 late".to_owned()) && !view.contains(&interrupted), "{view:?}");
     assert!(
-        test.app.append(&session, conversation("u2 \"x\""), None, Some(before)).await.is_err(),
+        test.app.messages().append(&session, conversation("u2 \"x\""), None, Some(before)).await.is_err(),
         "a seal is history"
     );
     assert_eq!(test.findings().await, []);
@@ -370,7 +374,11 @@ async fn prompts_runs_and_questions_are_no_change_of_history() {
     submit(&test.app, &session, "later", Delivery::Queue).await;
     acquire(&test.app, &session).await;
     test.app.request_approval(&session, question()).await.expect("asked");
-    test.app.append(&session, conversation("a1 \"hi\""), None, Some(read)).await.expect("history is as it was read");
+    test.app
+        .messages()
+        .append(&session, conversation("a1 \"hi\""), None, Some(read))
+        .await
+        .expect("history is as it was read");
 }
 
 #[tokio::test]

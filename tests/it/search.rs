@@ -206,7 +206,7 @@ async fn parts_are_found_by_role_tool_type_and_time() {
     let reasoning = NewPart::new(PartBody::Reasoning("a needle".to_owned()));
     let parts = vec![NewPart::new(PartBody::Media(media)), reasoning];
     let message = NewMessage { client_id: Some("a2".to_owned()), ..NewMessage::sealed(Role::Assistant, parts) };
-    test.app.append(&session, vec![message], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
     let all = query("needle");
     let of = async |request: SearchRequest| {
         let mut names = found(&test, request).await;
@@ -237,9 +237,9 @@ async fn parts_of_an_open_message_are_found_as_they_close() {
     let session = test.manual_session().await;
     test.append(&session, "a1 \"first needle\" open").await;
     let one = |words: &str| vec![longhand::store::OpenPart::Whole(text(words))];
-    test.app.append_parts(&session, "a1", one("second needle")).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", one("second needle")).await.expect("closed");
     assert_eq!(found(&test, query("needle")).await.len(), 2);
-    test.app.append_parts(&session, "a1", one("third needle")).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", one("third needle")).await.expect("closed");
     let page = search(&test, query("needle")).await;
     let texts: Vec<&str> = page.hits.iter().map(|shown| shown.text.as_str()).collect();
     assert_eq!(texts, ["third needle", "second needle", "first needle"]);
@@ -252,7 +252,7 @@ async fn a_hit_says_what_todays_view_does_with_it() {
     let app = &test.app;
     let talk = "u1 \"needle one\"\na1 \"needle two\"\nu2 \"needle three\"\na2 \"needle four\"\nu3 \"go on\"";
     test.append(&session, talk).await;
-    let edit = app.edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
+    let edit = app.messages().edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
     let summary = NewSummary { text: "a needle".to_owned(), tail_start: "a2".to_owned(), ..NewSummary::default() };
     let (compaction, _) = app.supply_summary(&session, summary).await.expect("supplied");
     let state = async |name: &str| {
@@ -278,7 +278,7 @@ async fn a_hit_says_what_todays_view_does_with_it() {
         ..AppendRequest::default()
     };
     app.undo(&session, None).await.expect("undone");
-    app.append_with(&session, rewind).await.expect("rewound");
+    app.messages().append_with(&session, rewind).await.expect("rewound");
     assert_eq!(state("a2").await.1.state, MessageState::Rewound);
     assert!(state("u1").await.0, "no summary stands for it any more");
 }
@@ -295,7 +295,7 @@ async fn a_shortened_output_names_its_compaction() {
     let context = test.context(&session).await;
     let pruned = context.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
     let part = pruned.and_then(|part| part.source).expect("a shortened part");
-    let original = test.app.expand(&session, &part.to_string(), 0, "").await.expect("expanded");
+    let original = test.app.messages().expand(&session, &part.to_string(), 0, "").await.expect("expanded");
     let PartBody::ToolResult(result) = &*original.messages[0].parts[0].body else { panic!("{original:?}") };
     let word: String = result.output.chars().take_while(|character| character.is_alphanumeric()).take(40).collect();
     let outputs = SearchRequest { session: Some(session), kinds: vec![EntryKind::ToolResult], ..query(&word) };
@@ -428,7 +428,7 @@ async fn nobody_finds_what_is_not_visible() {
     let acme = test.longhand.caller(access, String::new(), None).expect("a caller");
     let new = NewSession { preset: "opencode@seed".to_owned(), ..NewSession::default() };
     let theirs = acme.create_session(new).await.expect("a session").0.session.id.to_string();
-    acme.append(&theirs, conversation(message), None, None).await.expect("appended");
+    acme.messages().append(&theirs, conversation(message), None, None).await.expect("appended");
     let page = search_by(&test, &acme, SearchRequest { all: true, ..query("common needle") }).await.expect("a page");
     let sessions: Vec<String> = page.hits.iter().map(|shown| shown.hit.message.session_id.to_string()).collect();
     assert_eq!(sessions, std::slice::from_ref(&theirs));

@@ -127,7 +127,7 @@ fn record(secret: &str) -> NewMessage {
 async fn without_rules_nothing_is_looked_for() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
     assert_eq!(test.app.secrets_found(), []);
     assert_ne!(holders(test.directory(), SECRET), Vec::<String>::new());
     assert!(!test.directory().join("draft-key").exists(), "nothing is made");
@@ -138,7 +138,7 @@ async fn a_warning_names_the_place_and_changes_nothing() {
     let test = start(Action::Warn).await;
     let session = test.manual_session().await;
     let message = everywhere(SECRET);
-    test.app.append(&session, vec![message.clone(), record(SECRET)], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![message.clone(), record(SECRET)], None, None).await.expect("appended");
     let found = test.app.secrets_found();
     let at = |field: &str, count| finding(&format!("messages[0].{field}"), count, Action::Warn);
     assert_eq!(
@@ -180,7 +180,7 @@ async fn a_redacted_secret_is_in_no_file_no_view_and_no_event() {
     let session = test.manual_session().await;
     let mut watch = test.watch().await;
     test.append(&session, "u1 \"before\"").await;
-    test.app.append(&session, vec![everywhere(SECRET), record(SECRET)], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![everywhere(SECRET), record(SECRET)], None, None).await.expect("appended");
     assert_eq!(test.app.secrets_found().len(), 17);
     watch.wait_for(EventKind::MessageAppended).await;
     let stored = test.history(&session).await;
@@ -204,7 +204,7 @@ async fn a_refused_secret_is_refused_before_anything_is_written() {
     let before = test.number("select count(*) from event");
     for (index, part) in all_parts(SECRET).into_iter().enumerate() {
         let message = NewMessage::sealed(Role::Assistant, vec![text("fine"), NewPart { metadata_json: None, ..part }]);
-        let error = test.app.append(&session, vec![message], None, None).await.expect_err("refused");
+        let error = test.app.messages().append(&session, vec![message], None, None).await.expect_err("refused");
         assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"), "{index}");
         assert!(error.metadata["field"].starts_with("messages[0].parts[1]."), "{error}");
         assert!(!format!("{error:?}").contains(BEGIN), "{error}");
@@ -217,13 +217,13 @@ async fn a_refused_secret_is_refused_before_anything_is_written() {
 async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_then() {
     let mut test = start(Action::Redact).await;
     let session = test.manual_session().await;
-    let appended = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
     let once = |test: &TestApp| test.once("r1", &format!("the request with {SECRET}"));
     let new = || AppendRequest {
         messages: vec![NewMessage::sealed(Role::User, vec![text(SECRET)])],
         ..AppendRequest::default()
     };
-    let first = once(&test).append_with(&session, new()).await.expect("appended");
+    let first = once(&test).messages().append_with(&session, new()).await.expect("appended");
     let change = || SessionChange { title: Some(format!("about {SECRET}")), ..SessionChange::default() };
     once_named(&test, "r2").update_session(&session, change()).await.expect("changed");
     // The hash of a request with a secret would tell whether a guess is right.
@@ -233,15 +233,17 @@ async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_
     for rules in [Some(Action::Redact), None, Some(Action::Warn), Some(Action::Redact)] {
         test = restart(test, rules).await;
         let events = test.number("select count(*) from event");
-        let again = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
+        let again =
+            test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
         assert_eq!((again.ids.clone(), again.existed_count), (appended.ids.clone(), 1), "{rules:?}");
-        let again = once(&test).append_with(&session, new()).await.expect("a repetition");
+        let again = once(&test).messages().append_with(&session, new()).await.expect("a repetition");
         assert_eq!((again.ids, again.revision), (first.ids.clone(), first.revision), "{rules:?}");
         once_named(&test, "r2").update_session(&session, change()).await.expect("a repetition");
         for other in
             [everywhere(OTHER), NewMessage { metadata_json: Some(format!(r#"["{OTHER}"]"#)), ..everywhere(SECRET) }]
         {
-            let error = test.app.append(&session, vec![other], None, None).await.expect_err("another message");
+            let error =
+                test.app.messages().append(&session, vec![other], None, None).await.expect_err("another message");
             assert_eq!(error.reason, Reason::ClientIdReused, "{rules:?}");
         }
         assert_eq!(test.number("select count(*) from event"), events);
@@ -270,11 +272,12 @@ fn once_named(test: &TestApp, id: &str) -> Caller {
 async fn what_came_before_a_rule_is_repeated_under_it() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let appended = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
     let test = restart(test, Some(Action::Redact)).await;
-    let again = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
+    let again = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
     assert_eq!((again.ids, again.existed_count), (appended.ids, 1));
-    let other = test.app.append(&session, vec![everywhere(OTHER)], None, None).await.expect_err("another message");
+    let other =
+        test.app.messages().append(&session, vec![everywhere(OTHER)], None, None).await.expect_err("another message");
     assert_eq!(other.reason, Reason::ClientIdReused);
 }
 
@@ -293,7 +296,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.append(&session, &turns(1, 4, 300)).await;
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let edit = EditRequest { message: "u1", parts: vec![text(SECRET)], metadata_json, ..EditRequest::default() };
-    test.app.edit_with(&session, edit).await.expect("edited");
+    test.app.messages().edit_with(&session, edit).await.expect("edited");
     test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };

@@ -168,7 +168,7 @@ async fn another_window_is_a_change_that_an_expected_revision_sees() {
     };
     let append = async |expected| {
         let messages = conversation("u2 \"two\"");
-        test.app.append(&session, messages, None, Some(expected)).await
+        test.app.messages().append(&session, messages, None, Some(expected)).await
     };
     test.app.update_session(&session, change(Some("new"), None)).await.expect("a title");
     let appended = append(expected).await.expect("a title is no such change").revision;

@@ -148,7 +148,7 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
     let ahead = messages.first().map_or(0, |first| test.clock.now().0 - time(first));
     for message in messages {
         test.clock.skip_to(Timestamp(time(message) + ahead));
-        test.app.append(&session, vec![message.clone()], None, None).await.expect("appended");
+        test.app.messages().append(&session, vec![message.clone()], None, None).await.expect("appended");
         settled(test, &session).await;
     }
     let (mut count, mut done) = (0, Vec::new());
@@ -310,7 +310,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     test.append(&session, "u50 \"aside\"").await;
     let history = test.history(&session).await;
     let last = history[history.len() - 2].id.to_string();
-    test.app.rewind(&session, &last, None).await.expect("rewound");
+    test.app.messages().rewind(&session, &last, None).await.expect("rewound");
     let again = test.app.simulate_presets(&session, vec![String::new()]).await.expect("played");
     assert_eq!(again.outcomes[0], played.outcomes[0]);
 }

@@ -229,14 +229,14 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
     test.append(&session, &turns(2, 3, 400)).await;
-    let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected).await;
+    let rewind = async |expected| test.app.messages().rewind_with_summary(&session, "u1", "", expected).await;
     assert_eq!(recorded(&test, &session).await, []);
     let made = rewind(None).await.expect("rewound").ids;
     let branch = |id| Purpose::Branch(MessageId(id));
     let of_made = [(branch(made[0]), true, Some(140)), (branch(made[0]), false, None)];
     assert_eq!(recorded(&test, &session).await, of_made, "the message that names them is there");
     let message = MessageId(made[0]).to_string();
-    assert_eq!(test.app.get_message(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
+    assert_eq!(test.app.messages().get(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
 
     // A refused rewind had its summary written nevertheless, …
     test.append(&session, &turns(4, 5, 400)).await;
@@ -244,13 +244,13 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let after = recorded(&test, &session).await;
     let [(Purpose::Branch(refused), true, Some(140)), rest @ ..] = after.as_slice() else { panic!("{after:?}") };
     assert_eq!(rest, of_made);
-    test.app.get_message(&session, &refused.to_string()).await.expect_err("it was never there");
+    test.app.messages().get(&session, &refused.to_string()).await.expect_err("it was never there");
 
     // … and for one whose caller gave up, a request was sent.
     let app = test.app.clone();
     let given_up = session.clone();
     let caller = tokio::spawn(async move {
-        drop(app.rewind_with_summary(&given_up, "u1", "", None).await);
+        drop(app.messages().rewind_with_summary(&given_up, "u1", "", None).await);
     });
     soon("the request", fake.hangs()).await;
     caller.abort();

@@ -96,7 +96,7 @@ async fn a_mutation_is_never_split_without_saying_so() {
         next += size;
         test.append(&session, &text).await;
     }
-    let last = test.app.get_message(&session, "a542").await.expect("the last one").0.id;
+    let last = test.app.messages().get(&session, "a542").await.expect("the last one").0.id;
     let has_last = |watch: &Watch| watch.log.last().and_then(|event| event.body.message()) == Some(last);
     for kinds in [Vec::new(), vec![EventKind::MessageAppended], vec![EventKind::UsageRecorded]] {
         let request = SubscribeRequest { kinds: kinds.clone(), ..from(Start::Beginning) };
@@ -165,7 +165,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     let summary = events[0].message.as_ref().expect("the summary");
     assert_eq!(Some(summary.id), outcome.summary_message);
     assert_eq!((summary.kind, words_of(summary)), (MessageKind::Summary, "what was said".to_owned()));
-    let tail = test.app.get_message(&session, "u3").await.expect("a message").0.id;
+    let tail = test.app.messages().get(&session, "u3").await.expect("a message").0.id;
     assert_eq!(outcome.tail_start, Some(tail), "where the tail begins is said too");
 }
 
@@ -182,7 +182,8 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
         offset,
         delta: delta.to_owned(),
     };
-    let add = async |message: &str, words| test.app.append_draft(&session, message, words).await.expect("added");
+    let add =
+        async |message: &str, words| test.app.messages().append_draft(&session, message, words).await.expect("added");
     let part = add("a1", words(None, 0, "grüß")).await.part;
     let request =
         SubscribeRequest { sessions: vec![session.clone()], live: true, content: true, ..from(Start::Snapshot) };
@@ -212,7 +213,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };
     assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
     let close = vec![OpenPart::draft(part, None)];
-    test.app.append_parts(&session, "a1", close).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", close).await.expect("closed");
     let (events, ..) = batch(&mut watch).await;
     assert!(matches!(&events[0].event.body, EventBody::PartsClosed { parts, .. } if *parts == [part]));
 }
@@ -309,7 +310,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
     let writing = tokio::spawn(async move {
         for turn in 0..200 {
             let words = conversation(&format!("u{turn}-x \"late {turn}\""));
-            app.append(&target, words, None, None).await.expect("appended");
+            app.messages().append(&target, words, None, None).await.expect("appended");
         }
     });
     for _ in 0..5 {
@@ -425,7 +426,7 @@ async fn snapshots_beside_two_writers_have_one_revision() {
                     return;
                 }
                 let words = conversation(&format!("u{writer}-{turn} \"words\""));
-                app.append(&session, words, None, None).await.expect("appended");
+                app.messages().append(&session, words, None, None).await.expect("appended");
                 let change = SessionChange { title: Some(format!("{writer} {turn}")), ..SessionChange::default() };
                 app.update_session(&session, change).await.expect("changed");
             }

@@ -74,7 +74,7 @@ async fn file_lists_follow_every_summary_and_are_carried() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(uses("read", "/a.ts", 1)).await;
     append(uses("edit", "/b.ts", 2)).await;
@@ -103,7 +103,7 @@ async fn file_lists_of_a_supplied_summary_are_not_carried() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(uses("read", "/a.ts", 1)).await;
     test.append(&session, &turns(1, 2, 3_000)).await;
@@ -130,7 +130,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let session = test.session("pi@1.5", 400_000, 1_000).await;
         change(&test, &session, SHORT_TAIL).await;
         let messages = uses("edit", "/b.ts", 1);
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
@@ -154,7 +154,7 @@ async fn the_record_follows_a_models_summary_where_the_policy_wants_it() {
             change(&test, &session, json).await;
         }
         let messages = uses("edit", "/b.ts", 2);
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let summary = compacted(&test, &session).await;
         assert_eq!(summary.contains("# Record of what happened"), expected, "{summary}");
@@ -231,7 +231,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     test.append(&session, "u1 \"stay here\"").await;
     append(uses("read", "/a.ts", 1)).await;
@@ -243,7 +243,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
             .longhand
             .caller(longhand::app::access::Access::owner(), String::new(), Some(request))
             .expect("a caller");
-        caller.rewind_with_summary(&session, "u1", instructions, expected).await
+        caller.messages().rewind_with_summary(&session, "u1", instructions, expected).await
     };
     let stale = rewind("stale", "", Some(1)).await.expect_err("history changed since");
     assert_eq!(stale.reason, Reason::RevisionMismatch);
@@ -275,7 +275,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     test.app.redo(&session, None).await.expect("redone");
     assert_eq!(test.context(&session).await.hash, branched);
     assert_eq!(test.findings().await, []);
-    let listed = test.app.list_messages(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
+    let listed = test.app.messages().list(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
     let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();
     assert_eq!(kinds.last(), Some(&MessageKind::Branch));
     // A second branch, whose summarizer fails, gets the built-in summary, with the files of both branches.
@@ -287,7 +287,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     // No messages after the target: no summary.
     let other = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&other, "u1 \"stay here\"").await;
-    let alone = test.app.rewind_with_summary(&other, "u1", "", None).await.expect("rewound");
+    let alone = test.app.messages().rewind_with_summary(&other, "u1", "", None).await.expect("rewound");
     assert!(alone.ids.is_empty());
 }
 
@@ -306,7 +306,7 @@ async fn a_rewind_with_a_summary_reserves_memory_for_a_large_view() {
     let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
     let mut waiting: Vec<_> = (0..limits::MEMORY_WAITERS_MAX).map(|_| wait()).collect();
     assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
-    let rewound = test.app.rewind_with_summary(&session, "u1", "", None).await;
+    let rewound = test.app.messages().rewind_with_summary(&session, "u1", "", None).await;
     assert_eq!(rewound.expect_err("the memory is taken").reason, Reason::TooManyViews);
 }
 

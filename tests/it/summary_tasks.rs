@@ -330,7 +330,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         ]
     );
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &id).await.expect("the summary");
     assert_eq!(
         (words_of(&summary).as_str(), summary.metadata_json.as_deref()),
         ("my own words", Some("{\"files\": [\"a.rs\"]}"))
@@ -346,7 +346,7 @@ async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
     test.append(&session, &turns(1, 3, 1_100)).await;
     test.append(&session, "u4 \"run\"\na4 \"so\" call=c1\nt4 result=c1:2000c\nax4 \"done\"").await;
     let open = conversation("u5 1000c\na5 open\nu6 9000c\na6 900c");
-    test.app.append(&session, open, None, None).await.expect("appended");
+    test.app.messages().append(&session, open, None, None).await.expect("appended");
     let setup = Setup { test, script, session, watch };
     let task = setup.leased().await;
     let edit = |tail: &str, retained: &[&str]| NewEdit {
@@ -379,7 +379,7 @@ async fn a_client_changes_the_plan_and_others_write() {
     let asked = setup.script.asked();
     assert_eq!((asked[0].messages.len(), asked[0].instructions.as_str()), (10, "dwell on numbers"));
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &id).await.expect("the summary");
     assert_eq!(summary.metadata_json.as_deref(), Some("1"));
 }
 

@@ -309,7 +309,7 @@ impl TestApp {
 
     /// Appends a conversation.
     pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
-        let appended = self.app.append(session, conversation(text), None, None).await;
+        let appended = self.app.messages().append(session, conversation(text), None, None).await;
         appended.unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
@@ -325,7 +325,7 @@ impl TestApp {
             // The newest messages of a session in memory come from there.
             for records in [false, true] {
                 let list = ListMessages { page_size: 7, reverse: true, records, ..ListMessages::default() };
-                let newest = self.app.list_messages(session, list).await.expect("a page").messages;
+                let newest = self.app.messages().list(session, list).await.expect("a page").messages;
                 let written = forward.iter().rev().filter(|message| records || message.kind != MessageKind::Record);
                 assert_eq!(newest, written.take(7).cloned().collect::<Vec<_>>(), "the newest messages");
             }
@@ -340,7 +340,7 @@ impl TestApp {
         let mut messages = Vec::new();
         let mut list = ListMessages { page_size: 7, reverse, as_of, records: true, ..ListMessages::default() };
         loop {
-            let page = self.app.list_messages(session, list.clone()).await.expect("a page");
+            let page = self.app.messages().list(session, list.clone()).await.expect("a page");
             messages.extend(page.messages);
             if page.next_page_token.is_empty() {
                 return messages;
@@ -777,7 +777,7 @@ pub(crate) async fn with_image(test: &TestApp) -> String {
     let mut request = conversation("u90 \"what does the plot say?\"");
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(&session, request, None, None).await.expect("appended");
+    test.app.messages().append(&session, request, None, None).await.expect("appended");
     session
 }
 

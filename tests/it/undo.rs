@@ -37,9 +37,9 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;
     hashes.push(test.context(&session).await.hash);
-    app.edit(&session, "u3", &[text("in other words")], None).await.expect("edited");
+    app.messages().edit(&session, "u3", &[text("in other words")], None).await.expect("edited");
     hashes.push(test.context(&session).await.hash);
-    app.rewind(&session, "ax5", None).await.expect("rewound");
+    app.messages().rewind(&session, "ax5", None).await.expect("rewound");
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "more of it", "u4").await;
     hashes.push(test.context(&session).await.hash);
@@ -98,7 +98,7 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
             "undone once more" => drop(undo(&test, &session).await),
             "redone once more" => drop(redo(&test, &session).await),
             "its tail's start was rewound" => {
-                drop(test.app.rewind(&session, "u2", None).await.expect("rewound"));
+                drop(test.app.messages().rewind(&session, "u2", None).await.expect("rewound"));
             }
             _ => {}
         }
@@ -114,8 +114,8 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let original = test.app.get_message(&session, "u4").await.expect("a message").0.id;
-    test.app.edit(&session, "u4", &[text("better")], None).await.expect("edited");
+    let original = test.app.messages().get(&session, "u4").await.expect("a message").0.id;
+    test.app.messages().edit(&session, "u4", &[text("better")], None).await.expect("edited");
     let mark = test.revision(&session).await;
     supply(&test, &session, "the beginning", "u3").await;
     let listed = async || {
@@ -152,7 +152,7 @@ async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"").await;
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"five\"").await;
     undo(&test, &session).await;
     let words = |lines: Vec<String>| -> Vec<String> {
@@ -173,8 +173,8 @@ async fn a_change_behind_an_undo_makes_redo_impossible() {
     supply(&test, &session, "the beginning", "u3").await;
     undo(&test, &session).await;
     test.append(&session, "u5 \"go on\"").await;
-    test.app.pin(&session, "u1").await.expect("pinned");
-    test.app.edit(&session, "u5", &[text("go on then")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
+    test.app.messages().edit(&session, "u5", &[text("go on then")], None).await.expect("edited");
     let edit = test.revision(&session).await;
     let error = refused_redo(&test, &session).await;
     assert_eq!(error.reason, Reason::RedoOvertaken);
@@ -190,7 +190,7 @@ async fn a_request_that_is_sent_again_is_answered_as_before() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    test.app.edit(&session, "u1", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u1", &[text("better")], None).await.expect("edited");
     supply(&test, &session, "the beginning", "u3").await;
     let before = test.revision(&session).await;
     let undone = test.once("undo", "1").undo(&session, Some(before)).await.expect("undone");
@@ -226,7 +226,7 @@ async fn automatic_compactions_wait_behind_every_kind_of_undo() {
     test.append(&session, &turns(1, 8, 1_100)).await;
     test.settled().await;
     // The rewound messages would exceed the threshold, and undoing the rewind does not make a compaction due at once.
-    test.app.rewind(&session, "u1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u1", None).await.expect("rewound");
     test.append(&session, "a10 3000c").await;
     test.settled().await;
     undo(&test, &session).await;
@@ -246,7 +246,7 @@ async fn a_redo_of_everything_leaves_nothing_to_wait_for() {
     let lines = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
     let test = TestApp::with(ScriptedSummarizer::new(lines)).await;
     let session = edited_behind_a_compaction(&test).await;
-    test.app.edit(&session, "u9", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u9", &[text("better")], None).await.expect("edited");
     test.settled().await;
     undo(&test, &session).await;
     undo(&test, &session).await;
@@ -269,9 +269,9 @@ async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let whole = test.context(&session).await.hash;
-    test.app.edit(&session, "u2", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u2", &[text("better")], None).await.expect("edited");
     let edited = test.context(&session).await.hash;
-    test.app.rewind(&session, "a3", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
     let rewound = test.context(&session).await.hash;
     let fork = async |of: &str| {
         let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new()).await;

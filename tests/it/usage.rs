@@ -50,7 +50,7 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.append(session, messages, None, None).await
+    test.app.messages().append(session, messages, None, None).await
 }
 
 /// A view for a smaller window, shortened to it.
@@ -73,7 +73,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("appended");
     test.append(&session, "a6 open").await;
     let finish = NewFinish { view: Some(short.token.clone()), ..NewFinish::default() };
-    test.app.finish_message(&session, "a6", finish, None).await.expect("sealed");
+    test.app.messages().finish(&session, "a6", finish, None).await.expect("sealed");
     append(&test, &session, reply("a7", 900, None)).await.expect("appended");
     let given = |view: &Context, window, shortened| {
         Some(GivenView { revision: view.revision, hash: view.hash, window, shortened })
@@ -82,7 +82,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     let expected = [given(&whole, window(60_000, 1_000), false), given(&short, small, true), None];
     let test = test.restart().await;
     for (name, view) in ["a5", "a6", "a7"].into_iter().zip(expected) {
-        assert_eq!(test.app.get_message(&session, name).await.expect("the message").0.finish.view, view, "{name}");
+        assert_eq!(test.app.messages().get(&session, name).await.expect("the message").0.finish.view, view, "{name}");
     }
     // A repeated reply is the same reply.
     let again = append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("it is there");
@@ -116,7 +116,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         let error = append(&test, &session, messages).await.expect_err("refused");
         assert_eq!(error.reason, Reason::ViewTokenInvalid, "{token}");
         let finish = NewFinish { view: Some(token.clone()), ..NewFinish::default() };
-        let sealed = test.app.finish_message(&session, "a0", finish, None).await;
+        let sealed = test.app.messages().finish(&session, "a0", finish, None).await;
         assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
     }
     assert_eq!(test.number("select max(seq) from event"), before);
@@ -178,8 +178,8 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
                 let policy_override_json = Some("{\"maintenance\": []}".to_owned());
                 update(SessionChange { policy_override_json, ..SessionChange::default() }).await;
             }
-            "edit" => drop(test.app.edit(&session, "u2", &[text("better")], None).await.expect("edited")),
-            _ => drop(test.app.rewind(&session, "a2", None).await.expect("rewound")),
+            "edit" => drop(test.app.messages().edit(&session, "u2", &[text("better")], None).await.expect("edited")),
+            _ => drop(test.app.messages().rewind(&session, "a2", None).await.expect("rewound")),
         }
         test.settled().await;
         let view = test.context(&session).await;
@@ -400,7 +400,11 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
             "{name}"
         );
         assert!(view.context_tokens >= size && view.context_tokens < size + 10_000, "{name}: {}", view.context_tokens);
-        assert_eq!(test.app.get_message(&session, name).await.expect("it").0.finish.usage, Some(usage), "as reported");
+        assert_eq!(
+            test.app.messages().get(&session, name).await.expect("it").0.finish.usage,
+            Some(usage),
+            "as reported"
+        );
     }
     // A view that is shortened by the estimate fits by the estimate.
     let request = ContextRequest {

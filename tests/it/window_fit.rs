@@ -38,7 +38,7 @@ fn step(number: usize, characters: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
     settled(test, session).await;
 }
 
@@ -170,7 +170,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         };
         assert!(!summarizes || test.events().await.iter().any(is_summary), "{name}");
         let all = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
-        let written = format!("{:?}", test.app.list_messages(&session, all).await.expect("listed").messages);
+        let written = format!("{:?}", test.app.messages().list(&session, all).await.expect("listed").messages);
         assert!(written.contains("the cellar door stays shut"), "{name}");
     }
     assert!(truncated > 0, "where the policy makes no summaries of its own");
@@ -235,7 +235,7 @@ async fn a_small_pin_stops_no_summary() {
         let test = TestApp::start().await;
         let session = test.session(preset, 12_000, 3_000).await;
         append(&test, &session, conversation("u0 200c\na0 200c")).await;
-        test.app.pin(&session, "u0").await.expect("pinned");
+        test.app.messages().pin(&session, "u0").await.expect("pinned");
         for turn in 1..24 {
             append(&test, &session, conversation(&format!("u{turn} 2000c\na{turn} 4000c"))).await;
             assert!(fits(&test, &session).await, "{preset} in turn {turn}");

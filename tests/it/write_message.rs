@@ -66,14 +66,14 @@ fn stops() -> WriteFrame {
 
 /// Writes frames that have all come already.
 async fn write(caller: &Caller, start: WriteStart, frames: Vec<WriteFrame>) -> Result<Written, Error> {
-    soon("the stream to end", caller.write_message(start, stream::iter(frames.into_iter().map(Ok)))).await
+    soon("the stream to end", caller.messages().write(start, stream::iter(frames.into_iter().map(Ok)))).await
 }
 
 /// A call whose frames are sent one by one.
 fn call_with(caller: &Caller, start: WriteStart) -> (Frames, JoinHandle<Result<Written, Error>>) {
     let (frames, stream) = mpsc::unbounded();
     let caller = caller.clone();
-    (frames, tokio::spawn(async move { caller.write_message(start, stream).await }))
+    (frames, tokio::spawn(async move { caller.messages().write(start, stream).await }))
 }
 
 async fn answer(call: JoinHandle<Result<Written, Error>>) -> Result<Written, Error> {
@@ -99,11 +99,11 @@ async fn delta(watch: &mut Watch) -> (PartId, usize, String) {
 }
 
 async fn drafts(test: &TestApp, session: &str) -> Vec<Draft> {
-    test.app.get_message(session, "a1").await.expect("the message").1
+    test.app.messages().get(session, "a1").await.expect("the message").1
 }
 
 async fn is_open(test: &TestApp, session: &str) -> bool {
-    test.app.get_message(session, "a1").await.expect("the message").0.sealed_revision.is_none()
+    test.app.messages().get(session, "a1").await.expect("the message").0.sealed_revision.is_none()
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_message_arrives_whole_and_what_waits_is_committed_together() {
     ]);
     let written = write(&test.app, new(&session, "a1 open"), frames).await.expect("written");
     assert!(written.sealed);
-    let (message, left, _) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (message, left, _) = test.app.messages().get(&session, "a1").await.expect("the message");
     assert_eq!((message.id, left), (written.message, Vec::new()));
     assert_eq!(message.finish.reason, Some(FinishReason::Stop));
     assert_eq!(written.newest.revision, test.revision(&session).await);
@@ -195,7 +195,7 @@ async fn a_writer_that_leaves_does_not_keep_committed_words_from_watchers() {
     send(&frames, words("t", None, "last words"));
     // Dropped once the write is committed and before its answer is taken, as the transport does with a stream that is
     // reset.
-    let mut writing = Box::pin(test.app.write_message(existing(&session), stream));
+    let mut writing = Box::pin(test.app.messages().write(existing(&session), stream));
     tokio::select! {
         biased;
         () = test.until("the words", async || test.number("select count(*) from draft") == 1) => {}
@@ -356,9 +356,9 @@ async fn an_idle_call_ends_with_its_message() {
         match end {
             "sealed" => {
                 test.append(&session, "a2 open").await;
-                test.app.finish_message(&session, "a2", Finish::default(), None).await.expect("another one");
+                test.app.messages().finish(&session, "a2", Finish::default(), None).await.expect("another one");
                 let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
-                test.app.finish_message(&session, "a1", finish, None).await.map(drop).expect("sealed");
+                test.app.messages().finish(&session, "a1", finish, None).await.map(drop).expect("sealed");
             }
             "expired" => {
                 test.clock.skip_to(test.clock.now().plus_millis(limits::OPEN_TIMEOUT_MS_DEFAULT));
@@ -427,7 +427,7 @@ async fn whoever_may_write_no_more_writes_nothing_of_what_waits() {
         Ok(frame)
     });
     let written: Result<_, Error> =
-        soon("the end", agent.write_message(new(&session, "a1 open"), stream::iter(frames))).await;
+        soon("the end", agent.messages().write(new(&session, "a1 open"), stream::iter(frames))).await;
     assert_eq!(written.expect_err("revoked").reason, Reason::AccessTokenInvalid);
     assert!(is_open(&test, &session).await);
     assert_eq!(test.number("select count(*) from draft"), 0);
@@ -497,17 +497,17 @@ async fn a_tool_that_nobody_ended_was_interrupted_and_calls_of_one_request_do_th
         offset: 0,
         delta: "so far".to_owned(),
     };
-    let receipt = test.app.append_draft(&session, "t1", output("c1")).await.expect("a draft");
-    test.app.append_draft(&session, "t1", output("c2")).await.expect("a draft");
+    let receipt = test.app.messages().append_draft(&session, "t1", output("c1")).await.expect("a draft");
+    test.app.messages().append_draft(&session, "t1", output("c2")).await.expect("a draft");
     let status = Some(ResultStatus::Error);
     let end =
         DraftEnd { draft: DraftName::Id(receipt.part), status, metadata_json: Some("{".to_owned()), received: None };
-    let refused = test.app.append_parts(&session, "t1", vec![OpenPart::Ended(end.clone())]).await;
+    let refused = test.app.messages().append_parts(&session, "t1", vec![OpenPart::Ended(end.clone())]).await;
     assert_eq!(refused.expect_err("no JSON").metadata["field"], "metadata_json");
     let end = DraftEnd { metadata_json: None, ..end };
-    test.app.append_parts(&session, "t1", vec![OpenPart::Ended(end)]).await.expect("closed");
+    test.app.messages().append_parts(&session, "t1", vec![OpenPart::Ended(end)]).await.expect("closed");
     for message in ["a1", "t1"] {
-        test.app.finish_message(&session, message, Finish::default(), None).await.expect("sealed");
+        test.app.messages().finish(&session, message, Finish::default(), None).await.expect("sealed");
     }
     let history = test.history(&session).await;
     let statuses = history[2].parts.iter().filter_map(|part| match &*part.body {
@@ -536,12 +536,12 @@ async fn a_tenants_calls_count_as_streams_and_its_appends_hold_them_back() {
     // Both appends of this second are used up: the call waits for the next one, and takes it.
     send(&frames, words("t", None, " two"));
     send(&frames, stops());
-    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("too soon");
+    let refused = test.app.messages().append_parts(&session, "a2", Vec::new()).await.expect_err("too soon");
     assert_eq!(refused.reason, Reason::RateLimited);
     test.clock.skip_to(test.clock.now().plus_millis(500));
     assert!(answer(writing).await.expect("sealed").sealed);
     assert_eq!(words_of(&test.history(&session).await[1]), "one two");
-    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("it was taken");
+    let refused = test.app.messages().append_parts(&session, "a2", Vec::new()).await.expect_err("it was taken");
     assert_eq!(refused.reason, Reason::RateLimited);
     test.clock.skip_to(test.clock.now().plus_millis(1_000));
     let refused = write(&test.app, existing(&session), Vec::new()).await.expect_err("its place is free again");
@@ -562,7 +562,7 @@ async fn no_more_messages_are_written_at_once_than_may_be() {
                 reads.unbounded_send(()).expect("the test counts");
                 futures::future::pending::<Result<WriteFrame, Error>>().await
             });
-            tokio::spawn(async move { caller.write_message(start, frames).await })
+            tokio::spawn(async move { caller.messages().write(start, frames).await })
         })
         .collect();
     for _ in &calls {

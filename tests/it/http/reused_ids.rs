@@ -211,7 +211,7 @@ impl Script {
         let target = WriteTarget::New(Box::new(message));
         let start = WriteStart { session: self.session.clone(), target, request_id: "write".to_owned() };
         let frames = [WriteFrame::Words(words), WriteFrame::End(end)].map(Ok::<_, Error>);
-        crate::support::soon("an answer", self.served.test.app.write_message(start, stream::iter(frames))).await
+        crate::support::soon("an answer", self.served.test.app.messages().write(start, stream::iter(frames))).await
     }
 
     /// Sends everything again, and other requests under the same ids.
@@ -380,7 +380,7 @@ async fn another_session_s_erased_words_are_other_words_here() {
     {
         let message =
             NewMessage { client_id: Some("u1".to_owned()), ..NewMessage::sealed(Role::User, vec![text(words)]) };
-        let answer = test.app.append(session, vec![message], None, None).await;
+        let answer = test.app.messages().append(session, vec![message], None, None).await;
         match is_same {
             true => assert_eq!(answer.expect("a repetition").existed_count, 1),
             false => assert_eq!(answer.expect_err("other words").reason, Reason::ClientIdReused),

@@ -48,7 +48,7 @@ impl Fixture {
         for session in &mut self.sessions {
             let mut has_lost = false;
             for written in session.written.iter_mut().filter(|written| written.original == original) {
-                let (found, _, _) = app.get_message(&session.id, &written.id.to_string()).await?;
+                let (found, _, _) = app.messages().get(&session.id, &written.id.to_string()).await?;
                 written.erase(&found);
                 has_lost = true;
             }

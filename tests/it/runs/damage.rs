@@ -15,9 +15,9 @@ async fn what_cannot_be_ended_keeps_nothing_else_from_its_time() {
     let damaged = test.manual_session().await;
     acquire(&test.app, &damaged).await;
     let in_run = test.app.clone().in_run(1);
-    in_run.append(&damaged, conversation("a1 open"), None, None).await.expect("appended");
+    in_run.messages().append(&damaged, conversation("a1 open"), None, None).await.expect("appended");
     let words = NewDraftText { kind: DraftKind::Text, part: None, client_id: None, offset: 0, delta: "x".to_owned() };
-    in_run.append_draft(&damaged, "a1", words).await.expect("the words are taken");
+    in_run.messages().append_draft(&damaged, "a1", words).await.expect("the words are taken");
     drop(in_run);
     let directory = test.stop().await;
     let test = TestApp::altered(directory.path(), "update draft set kind = 99").await;

@@ -26,7 +26,7 @@ async fn a_message_is_sent_again_in_one_change() {
     let waits = submit(&test.app, &session, "waits", Delivery::Queue).await;
     let run = acquire(&test.by("ada"), &session).await;
     let ada = test.by("ada").in_run(run.epoch);
-    ada.append(&session, conversation("a3 \"third\" call=c1 open"), None, None).await.expect("appended");
+    ada.messages().append(&session, conversation("a3 \"third\" call=c1 open"), None, None).await.expect("appended");
     let before = test.revision(&session).await;
     let pat = test.once("edit", "u2");
     let sent = pat.submit_prompt(&session, again("two, better", RewindTo::Message("a1"))).await.expect("it waits");
@@ -40,8 +40,12 @@ async fn a_message_is_sent_again_in_one_change() {
     assert_eq!(queue(&test, &session).await, [waits, sent.0.to_string()], "others keep their turn");
     // The run was at work on what is left out.
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled));
-    assert_eq!(test.app.get_message(&session, "a3").await.expect("kept").0.finish.reason, Some(FinishReason::Aborted));
-    let late = ada.append(&session, conversation("a4 \"late\""), None, None).await.expect_err("its run is over");
+    assert_eq!(
+        test.app.messages().get(&session, "a3").await.expect("kept").0.finish.reason,
+        Some(FinishReason::Aborted)
+    );
+    let late =
+        ada.messages().append(&session, conversation("a4 \"late\""), None, None).await.expect_err("its run is over");
     assert_eq!(late.reason, Reason::RunLost);
 
     let before = test.revision(&session).await;
@@ -82,7 +86,7 @@ async fn a_rewind_that_cannot_be_is_refused_with_its_prompt() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 call=c1\nu2 \"two\"\na2 \"be\" open").await;
     let read = test.revision(&session).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     let before = test.revision(&session).await;
     acquire(&test.app, &session).await;
     let stale = NewPrompt { expected_revision: Some(read), ..again("x", RewindTo::Start) };
@@ -120,9 +124,9 @@ fn naming(id: &str, output: &str, message: &str) -> NewPart {
 async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    test.app.append(&session, conversation("u1 \"where?\""), None, None).await.expect("appended");
+    test.app.messages().append(&session, conversation("u1 \"where?\""), None, None).await.expect("appended");
     let reply = conversation("a1 \"I ask\" call=c1 call=c2");
-    test.by("ada").append(&session, reply, None, None).await.expect("appended");
+    test.by("ada").messages().append(&session, reply, None, None).await.expect("appended");
     let asks = test.history(&session).await[1].id;
     let metadata_json = Some("{\"of\":\"the page\"}".to_owned());
     // One names its call, the other is paired when it is sent.
@@ -201,7 +205,7 @@ async fn a_call_is_answered_by_one_prompt() {
     let fork = test.app.fork_session(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&fork, &session] {
-        test.app.rewind(session, "a2", None).await.expect("rewound");
+        test.app.messages().rewind(session, "a2", None).await.expect("rewound");
         test.app.submit_prompt(session, NewPrompt::of(vec![naming("c2", "anew", "a2")])).await.expect("it waits");
         test.app.acquire_run(session, None, true).await.map(drop).or_else(busy).expect("acquired");
     }
@@ -224,7 +228,7 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
         }
         ids.push(submit(&test.app, session, "words", Delivery::Queue).await);
         let before = test.revision(session).await;
-        test.app.rewind(session, "a1", None).await.expect("rewound");
+        test.app.messages().rewind(session, "a1", None).await.expect("rewound");
         assert_eq!(queue(&test, session).await, [ids[0].clone(), ids[2].clone()], "the others stay");
         let key = session.parse().expect("an id");
         let events = test.events().await.into_iter().filter(|event| event.session_id == key);

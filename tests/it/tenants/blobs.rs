@@ -25,7 +25,7 @@ async fn append(app: &Caller, session: &str) {
     let media = Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(bytes), ..Media::default() };
     let mut messages = conversation("u1 \"look\"\nu2 \"done\"");
     messages[0].parts.extend([text(&words), NewPart::new(PartBody::Media(media))]);
-    app.append(session, messages, None, None).await.expect("appended");
+    app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 async fn erase(app: &Caller, session: &str, dry_run: bool) -> Erased {
@@ -51,7 +51,7 @@ async fn an_erasure_does_not_tell_what_another_tenant_has() {
     assert_eq!((nobodys.blobs, erase(&other, &guess, false).await.sizes.blobs), (2, 2));
     assert_eq!(count(&test), 2);
     let (words, bytes) = guessed();
-    let page = acme.list_messages(&theirs, ListMessages::default()).await.expect("a page");
+    let page = acme.messages().list(&theirs, ListMessages::default()).await.expect("a page");
     let parts: Vec<_> = page.messages[0].parts.iter().map(|part| &*part.body).collect();
     assert!(parts.iter().any(|body| **body == PartBody::Text(words.clone())));
     assert!(

@@ -38,7 +38,7 @@ async fn create(app: &Caller) -> String {
 }
 
 async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
-    app.append(session, conversation(words), None, None).await
+    app.messages().append(session, conversation(words), None, None).await
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
     assert_eq!(refused(append(&acme, &session, "u4 2000c").await), full);
     let long = "x".repeat(2_000);
-    assert_eq!(refused(acme.edit(&session, "u1", &[text(&long)], None).await), full);
+    assert_eq!(refused(acme.messages().edit(&session, "u1", &[text(&long)], None).await), full);
     let draft = |delta: &str| NewDraftText {
         part: None,
         client_id: None,
@@ -75,7 +75,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
         offset: 0,
         delta: delta.to_owned(),
     };
-    assert_eq!(refused(acme.append_draft(&session, "a1", draft(&long)).await), full);
+    assert_eq!(refused(acme.messages().append_draft(&session, "a1", draft(&long)).await), full);
     let metadata_json = format!("{{\"note\": \"{long}\"}}");
     let new = NewSession { metadata_json: Some(metadata_json.clone()), ..NewSession::default() };
     assert_eq!(refused(acme.create_session(new).await), full);
@@ -83,18 +83,18 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     assert_eq!(refused(acme.update_session(&session, change).await), full);
     let metadata_json = Some(format!("{{\"note\": \"{}\"}}", "x".repeat(600)));
     let both = AppendRequest { messages: conversation("u4 600c"), metadata_json, ..AppendRequest::default() };
-    assert_eq!(refused(acme.append_with(&session, both).await), full, "they count together");
+    assert_eq!(refused(acme.messages().append_with(&session, both).await), full, "they count together");
     assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
     assert_eq!(used(&test, "bytes").await, now, "what was refused takes nothing");
     let repeated = append(&again(), &fork, "u3 5000c").await.expect("the earlier answer");
     assert_eq!((repeated.ids, repeated.revision), (first.ids, first.revision));
     append(&other, &create(&other).await, "u1 9000c\nu2 9000c").await.expect("another tenant's");
-    acme.append_draft(&session, "a1", draft("some words")).await.expect("there is room");
+    acme.messages().append_draft(&session, "a1", draft("some words")).await.expect("there is room");
     append(&acme, &session, "u5 100c").await.expect("there is room");
     let before = used(&test, "bytes").await;
     let title = Some("a title".to_owned());
     let titled = AppendRequest { messages: conversation("u7 100c"), title, ..AppendRequest::default() };
-    acme.append_with(&session, titled).await.expect("there is room");
+    acme.messages().append_with(&session, titled).await.expect("there is room");
     let now = used(&test, "bytes").await;
     assert!((before + 107..before + 200).contains(&now), "{before} and {now}: the title counts");
 

@@ -20,7 +20,7 @@ async fn create(app: &Caller, client_id: &str) -> Result<(String, bool), Error> 
 }
 
 async fn append(app: &Caller, session: &str) -> Result<(), Error> {
-    app.append(session, conversation("u \"a word\""), None, None).await.map(drop)
+    app.messages().append(session, conversation("u \"a word\""), None, None).await.map(drop)
 }
 
 pub(super) fn refused<T>(answer: Result<T, Error>) -> (Reason, String) {

@@ -217,11 +217,11 @@ impl Writer {
         let words = format!("words of {}", self.written.marker);
         let message =
             NewMessage { client_id: Some(client_id.clone()), ..NewMessage::sealed(Role::User, vec![text(&words)]) };
-        let appended = self.app.append(session, vec![message], None, None).await;
+        let appended = self.app.messages().append(session, vec![message], None, None).await;
         // A session that was archived takes nothing.
         let Ok(appended) = appended else { return };
         let id = MessageId(appended.ids[0]);
-        let (message, _, _) = self.app.get_message(session, &id.to_string()).await.expect("the message");
+        let (message, _, _) = self.app.messages().get(session, &id.to_string()).await.expect("the message");
         self.add(Kind::Message, id);
         self.add(Kind::Client, client_id);
         self.add(Kind::Part, message.parts[0].id);
@@ -295,7 +295,7 @@ impl Writer {
         let first = self.sessions[0].clone();
         let session = self.create(Some(first)).await;
         let words = turns(1, 9, 1_100);
-        self.app.append(&session, crate::support::conversation(&words), None, None).await.expect("appended");
+        self.app.messages().append(&session, crate::support::conversation(&words), None, None).await.expect("appended");
         let wanted = LeaseRequest {
             sessions: vec![session],
             wait: Some(Duration::from_secs(60)),

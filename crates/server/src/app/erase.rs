@@ -87,7 +87,7 @@ impl Caller {
         let key = self.session_key(session).await?;
         let erasures = self.store().erasures();
         let owner = match erasures.owner(key, &target).await {
-            Err(error) => self.require_repeated(key, error).await.map(|()| key)?,
+            Err(error) => self.messages().require_repeated(key, error).await.map(|()| key)?,
             Ok(owner) => owner,
         };
         if owner != key && !self.store().sessions().admits(&self.visibility, owner).await? {

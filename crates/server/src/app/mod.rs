@@ -29,6 +29,7 @@ pub mod formatted;
 mod large_views;
 #[cfg(test)]
 mod loaded_tests;
+pub mod nouns;
 pub mod presence;
 pub mod preview;
 pub mod prompts;

@@ -85,7 +85,7 @@ impl Caller {
         let mut page_token = String::new();
         loop {
             let list = ListMessages { page_size: PAGE, page_token, ..ListMessages::default() };
-            let page = self.list_messages(session, list).await?;
+            let page = self.messages().list(session, list).await?;
             for (message, status) in page.messages.into_iter().zip(page.statuses) {
                 let is_played = message.kind == MessageKind::Normal && message.sealed_revision.is_some();
                 let is_out =

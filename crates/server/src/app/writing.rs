@@ -5,6 +5,7 @@
 
 use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
 use super::error::{Error, Reason, Result};
+use super::nouns::Messages;
 use super::quotas::Share;
 use super::{Caller, validate};
 use crate::bus::{Next, Subscription};
@@ -145,15 +146,15 @@ struct Writing {
     _share: Option<Share>,
 }
 
-impl Caller {
+impl Messages<'_> {
     /// Writes a message frame by frame, until its end, the end of the frames, or an error: of a frame, or because the
     /// message takes no more.
-    pub async fn write_message<E: From<Error>>(
-        &self,
+    pub async fn write<E: From<Error>>(
+        self,
         start: WriteStart,
         frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
     ) -> std::result::Result<Written, E> {
-        self.gather_found();
+        self.caller.gather_found();
         let mut writing = self.begin_writing(start).await?;
         let mut frames = pin!(frames);
         loop {
@@ -175,14 +176,14 @@ impl Caller {
     }
 
     /// Opens the message, or finds it.
-    async fn begin_writing(&self, start: WriteStart) -> Result<Writing> {
+    async fn begin_writing(self, start: WriteStart) -> Result<Writing> {
         let WriteStart { session, target, request_id } = start;
         if !request_id.is_empty() {
             validate::name("target.request_id", &request_id)?;
         }
-        let key = self.known(&session).await?.key;
-        let share = self.count_stream()?;
-        let permit = self.shared.writes.clone().try_acquire_owned().map_err(|_| {
+        let key = self.caller.known(&session).await?.key;
+        let share = self.caller.count_stream()?;
+        let permit = self.caller.shared.writes.clone().try_acquire_owned().map_err(|_| {
             Error::new(Reason::TooManyStreams, "as many messages are written as streams as may be")
                 .with("limit", limits::WRITE_CALLS_MAX)
         })?;
@@ -196,7 +197,7 @@ impl Caller {
             Err(error) => return Err(error.with("message_id", message)),
         };
         Ok(Writing {
-            caller: self.clone(),
+            caller: self.caller.clone(),
             key,
             session,
             message,
@@ -213,7 +214,7 @@ impl Caller {
 
     /// The message, and the answer of a first write to it or the reason why it takes none.
     async fn open_to_write(
-        &self,
+        self,
         session: &str,
         key: SessionKey,
         target: WriteTarget,
@@ -234,7 +235,7 @@ impl Caller {
                     }
                     Ok(_) => {}
                     Err(error) if closes(error.reason) => {
-                        let found = self.store().history().id(key, &client_id).await;
+                        let found = self.caller.store().history().id(key, &client_id).await;
                         return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
                     }
                     Err(error) => return Err(error),
@@ -242,17 +243,22 @@ impl Caller {
                 client_id
             }
         };
-        let id = self.store().history().id(key, &name).await?;
+        let id = self.caller.store().history().id(key, &name).await?;
         // A write of nothing is refused for the same reasons as any other.
         Ok((id, self.append_parts(session, &id.to_string(), Vec::new()).await))
     }
 
     /// Events after which a message may take no more, from now on.
-    fn events_that_end(&self, key: SessionKey) -> Subscription {
+    fn events_that_end(self, key: SessionKey) -> Subscription {
         let kinds = vec![EventKind::MessageFinished, EventKind::RunEnded, EventKind::SessionArchived];
         let filter = EventFilter { sessions: vec![key], kinds, visibility: None };
         let idle = Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT);
-        self.shared.bus.subscribe(self.store().clone(), filter, self.store().log().head_seq(), idle)
+        self.caller.shared.bus.subscribe(
+            self.caller.store().clone(),
+            filter,
+            self.caller.store().log().head_seq(),
+            idle,
+        )
     }
 }
 
@@ -407,7 +413,7 @@ impl Writing {
             let written = history.append_drafts(key, &caller.requester, message, words.clone()).await?;
             for (words, receipt) in words.into_iter().zip(&written.receipts) {
                 caller.found_in_draft("draft_text.delta", &receipt.hits);
-                caller.announce(key, message, words.kind, receipt);
+                caller.messages().announce(key, message, words.kind, receipt);
             }
             Ok::<_, Error>(written)
         });
@@ -426,10 +432,10 @@ impl Writing {
     async fn write_part(&mut self, part: Option<OpenPart>) -> Result<()> {
         let parts: Vec<OpenPart> = part.into_iter().collect();
         let appended = async {
-            let parts = self.caller.checked_parts(parts)?;
+            let parts = self.caller.messages().checked_parts(parts)?;
             self.may_write(parts.len()).await?;
             let known = self.caller.known(&self.session).await?;
-            self.caller.append_checked_parts(&known, self.message, parts).await
+            self.caller.messages().append_checked_parts(&known, self.message, parts).await
         };
         self.newest = appended.await.map_err(|error: Error| self.placed(error, None))?;
         Ok(())
@@ -448,7 +454,7 @@ impl Writing {
             caller.requester.salted_hash = Some(caller.store().secrets().salt().digest(&payload_hash));
             caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
         }
-        let sealed = caller.finish_message(&self.session, &self.message.to_string(), finish, window).await;
+        let sealed = caller.messages().finish(&self.session, &self.message.to_string(), finish, window).await;
         self.newest = sealed.map_err(|error| self.placed(error, None))?;
         Ok(self.answer(true))
     }

@@ -47,7 +47,7 @@ impl MessageService for Messages {
             metadata_json: request.metadata_json,
             keep_erased: request.keep_erased,
         };
-        let appended = caller.append_with(&request.session_id, append).await?;
+        let appended = caller.messages().append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
             secret_findings: secret_findings(&caller),
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
@@ -66,7 +66,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::AppendPartsResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
-        let appended = caller.append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
+        let appended = caller.messages().append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
         Ok(Response::new(pb::AppendPartsResponse {
             secret_findings: secret_findings(&caller),
             part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
@@ -85,7 +85,7 @@ impl MessageService for Messages {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let message = std::mem::take(&mut request.message_id);
-        let receipt = caller.append_draft(&session, &message, read_draft_words(request)?).await?;
+        let receipt = caller.messages().append_draft(&session, &message, read_draft_words(request)?).await?;
         let part_id = receipt.part.to_string();
         let secret_findings = secret_findings(&caller);
         Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length, secret_findings }))
@@ -99,7 +99,7 @@ impl MessageService for Messages {
         let pb::FinishMessageRequest { session_id, message_id, finish, window, .. } = request.into_inner();
         let finish = read_finish("finish", finish)?;
         let window = window.map(read_window);
-        let sealed = caller.finish_message(&session_id, &message_id, finish, window).await?;
+        let sealed = caller.messages().finish(&session_id, &message_id, finish, window).await?;
         Ok(Response::new(pb::FinishMessageResponse {
             secret_findings: secret_findings(&caller),
             revision: sealed.revision,
@@ -117,7 +117,7 @@ impl MessageService for Messages {
         let mut frames = request.into_inner();
         let start = read_write_start(frames.message().await?)?;
         let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?).unwrap_or_else(WriteFrame::Refused)));
-        let written = caller.write_message(start, frames).await?;
+        let written = caller.messages().write(start, frames).await?;
         let drafts = written.drafts.into_iter().map(|(client_id, receipt)| pb::WrittenDraft {
             part_id: receipt.part.to_string(),
             client_id,
@@ -141,7 +141,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::GetMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
-        let (found, drafts, status) = caller.get_message(&session_id, &message_id).await?;
+        let (found, drafts, status) = caller.messages().get(&session_id, &message_id).await?;
         let drafts = drafts.into_iter().map(draft).collect();
         let message = messages(vec![found], vec![status]).pop();
         Ok(Response::new(pb::GetMessageResponse { message, drafts }))
@@ -153,7 +153,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::ExpandMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
-        let page = caller.expand(&session_id, &id, page_size.into(), &page_token).await?;
+        let page = caller.messages().expand(&session_id, &id, page_size.into(), &page_token).await?;
         Ok(Response::new(pb::ExpandMessageResponse {
             messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
@@ -167,7 +167,7 @@ impl MessageService for Messages {
         let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let page = caller.list_messages(&session, read_list(request)).await?;
+        let page = caller.messages().list(&session, read_list(request)).await?;
         Ok(Response::new(pb::ListMessagesResponse {
             messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
@@ -181,7 +181,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::BatchGetMessagesResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::BatchGetMessagesRequest { session_id, message_ids } = request.into_inner();
-        let batch = caller.batch_get_messages(&session_id, message_ids).await?;
+        let batch = caller.messages().batch_get(&session_id, message_ids).await?;
         Ok(Response::new(pb::BatchGetMessagesResponse {
             messages: messages(batch.messages, batch.statuses),
             remaining_message_ids: batch.remaining_ids,
@@ -197,9 +197,9 @@ impl MessageService for Messages {
             request.into_inner();
         let to = read_rewind_target(target.as_ref())?;
         let receipt = match branch_summary {
-            None => caller.rewind(&session_id, to, expected_revision).await?,
+            None => caller.messages().rewind(&session_id, to, expected_revision).await?,
             Some(pb::BranchSummary { instructions: instruction }) => {
-                caller.rewind_with_summary(&session_id, to, &instruction, expected_revision).await?
+                caller.messages().rewind_with_summary(&session_id, to, &instruction, expected_revision).await?
             }
         };
         let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
@@ -223,7 +223,7 @@ impl MessageService for Messages {
             request;
         let parts = read_replacement(parts, remove)?;
         let edit = EditRequest { message: &message_id, parts, metadata_json, expected_revision, keep_erased };
-        let receipt = caller.edit_with(&session_id, edit).await?;
+        let receipt = caller.messages().edit_with(&session_id, edit).await?;
         Ok(Response::new(pb::EditMessageResponse {
             secret_findings: secret_findings(&caller),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
@@ -241,8 +241,8 @@ impl MessageService for Messages {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
         let receipt = match unpin {
-            true => caller.unpin(&session_id, &message_id).await?,
-            false => caller.pin(&session_id, &message_id).await?,
+            true => caller.messages().unpin(&session_id, &message_id).await?,
+            false => caller.messages().pin(&session_id, &message_id).await?,
         };
         Ok(Response::new(pb::PinMessageResponse {
             revision: receipt.revision,

@@ -78,7 +78,7 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
             let reverse = list == "backward";
             let wanted =
                 ListMessages { page_size: 3, page_token: token, reverse, records: true, ..ListMessages::default() };
-            Ok(app.list_messages("s1", wanted).await?.next_page_token)
+            Ok(app.messages().list("s1", wanted).await?.next_page_token)
         }
         "sessions" => {
             let conditions = SessionConditions { archived: true, ..SessionConditions::default() };
@@ -88,7 +88,7 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
         _ => {
             let (compactions, _) = app.list_compactions("s1", 10, "").await?;
             let id = compactions.last().map(|compaction| compaction.id.to_string()).unwrap_or_default();
-            Ok(app.expand("s1", &id, 1, &token).await?.next_page_token)
+            Ok(app.messages().expand("s1", &id, 1, &token).await?.next_page_token)
         }
     }
 }

@@ -146,13 +146,13 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
             for reverse in [false, true] {
                 let list =
                     ListMessages { page_size: 1_000, reverse, records: true, derived: true, ..Default::default() };
-                note("messages", app.list_messages("s1", list).await.map(drop));
+                note("messages", app.messages().list("s1", list).await.map(drop));
             }
             note("fork", app.context("f1", ContextRequest::default()).await.map(drop));
         }
     }
     if matches!(table, "draft" | "message" | "part") {
-        note("open", app.get_message("s1", "o1").await.map(drop));
+        note("open", app.messages().get("s1", "o1").await.map(drop));
     }
     note("snapshot", snapshot(app).await);
     note("verify", verify(longhand).await);
@@ -185,7 +185,7 @@ async fn answers_of_other(app: &Caller) -> Result<String, Error> {
     let session = app.get_session("s2").await?;
     let context = app.context("s2", ContextRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
-    let messages = app.list_messages("s2", list).await?;
+    let messages = app.messages().list("s2", list).await?;
     Ok(format!("{session:?} {context:?} {messages:?}"))
 }
 

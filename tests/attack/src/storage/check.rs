@@ -177,7 +177,7 @@ impl Check<'_> {
 
     /// The text of a draft, or of the part that it became.
     async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
-        let (message, drafts, _) = app_of(self).get_message(session, message).await.ok()?;
+        let (message, drafts, _) = app_of(self).messages().get(session, message).await.ok()?;
         let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
         match closed.map(|part| (part.id.0, Arc::unwrap_or_clone(part.body))) {
             Some((id, PartBody::Text(text))) => Some((id, text)),
@@ -388,7 +388,7 @@ async fn history(app: &Caller, session: &str) -> Result<Result<Vec<Message>, lon
     let mut messages = Vec::new();
     let mut list = ListMessages { page_size: 100, records: true, ..ListMessages::default() };
     loop {
-        let page = match soon("a page", app.list_messages(session, list.clone())).await? {
+        let page = match soon("a page", app.messages().list(session, list.clone())).await? {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };

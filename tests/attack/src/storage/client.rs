@@ -211,12 +211,12 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Append(messages) => {
-            let appended = caller.append(session, messages.clone(), None, None).await?;
+            let appended = caller.messages().append(session, messages.clone(), None, None).await?;
             at(appended.ids, appended.revision)
         }
         Act::Parts(message, parts) => {
             let parts = parts.iter().cloned().map(OpenPart::Whole).collect();
-            let appended = caller.append_parts(session, message, parts).await?;
+            let appended = caller.messages().append_parts(session, message, parts).await?;
             at(appended.ids, appended.revision)
         }
         Act::Draft(message, draft, before, delta) => {
@@ -224,21 +224,21 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             Answer { ids: vec![part.0], revision: None }
         }
         Act::Finish(message, finish) => {
-            let finished = caller.finish_message(session, message, finish.clone(), None).await?;
+            let finished = caller.messages().finish(session, message, finish.clone(), None).await?;
             at(finished.ids, finished.revision)
         }
         Act::Edit(message, parts) => {
-            let receipt = caller.edit(session, message, parts, None).await?;
+            let receipt = caller.messages().edit(session, message, parts, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Rewind(message) => {
-            let receipt = caller.rewind(session, message, None).await?;
+            let receipt = caller.messages().rewind(session, message, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Pin(message, unpin) => {
             let receipt = match unpin {
-                true => caller.unpin(session, message).await?,
-                false => caller.pin(session, message).await?,
+                true => caller.messages().unpin(session, message).await?,
+                false => caller.messages().pin(session, message).await?,
             };
             at(receipt.ids, receipt.revision)
         }
@@ -300,12 +300,15 @@ async fn add_to_draft(
         delta: delta.to_owned(),
     };
     if before.is_empty() {
-        return app.append_draft(session, message, words(None, "", delta)).await.map(|receipt| receipt.part);
+        return app.messages().append_draft(session, message, words(None, "", delta)).await.map(|receipt| receipt.part);
     }
     // A draft that begins with this text is found, and nothing is added to it.
-    let found = app.append_draft(session, message, words(None, "", before)).await?;
+    let found = app.messages().append_draft(session, message, words(None, "", before)).await?;
     if usize::try_from(found.length).is_ok_and(|length| length > before.len()) {
         return Ok(found.part);
     }
-    app.append_draft(session, message, words(Some(found.part), before, delta)).await.map(|receipt| receipt.part)
+    app.messages()
+        .append_draft(session, message, words(Some(found.part), before, delta))
+        .await
+        .map(|receipt| receipt.part)
 }

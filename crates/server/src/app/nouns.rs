@@ -1,0 +1,31 @@
+//! What a caller does, by what it does it with: small values that borrow the caller. Their methods are in the files of
+//! their subjects.
+
+use super::Caller;
+
+/// Declares nouns, each with the method that leads to it.
+macro_rules! nouns {
+    ($($(#[$about:meta])* $method:ident: $noun:ident,)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Copy)]
+            pub struct $noun<'a> {
+                pub(super) caller: &'a Caller,
+            }
+        )*
+
+        impl Caller {
+            $(
+                $(#[$about])*
+                pub fn $method(&self) -> $noun<'_> {
+                    $noun { caller: self }
+                }
+            )*
+        }
+    };
+}
+
+nouns! {
+    /// The messages of sessions: what writes, reads and changes them.
+    messages: Messages,
+}
