@@ -146,18 +146,18 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     test.append(&session, "u3 \"three\"").await;
     for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {
         let request = ContextRequest { as_of: at, ..ContextRequest::default() };
-        let again = test.app.context(view_of, request).await.expect("a view");
+        let again = test.app.views().get(view_of, request).await.expect("a view");
         assert_eq!((again.hash, &again.messages), (view.hash, &view.messages));
     }
     // A caller that holds the view gets the new messages; a view that differs only in metadata is not the same view.
     let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
-    let delta = test.app.context(&session, known.clone()).await.expect("a view");
+    let delta = test.app.views().get(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
     assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
     let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
     test.by("agent").messages().append(&other, talk, None, None).await.expect("appended");
-    assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
+    assert_eq!(test.app.views().get(&other, known).await.expect("a view").known_count, 0);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
         known_revision: Some(open.revision),
         ..ContextRequest::default()
     };
-    let delta = test.app.context(&session, known).await.expect("a view");
+    let delta = test.app.views().get(&session, known).await.expect("a view");
     let reason = |message: &ViewMessage| message.original_fields.as_ref().and_then(|carried| carried.finish_reason);
     assert_eq!(
         (delta.known_count, delta.messages.iter().map(reason).collect::<Vec<_>>()),
@@ -217,7 +217,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     };
     let whole = test.context(&session).await;
     assert_eq!(metadata(&of(&whole, "a90")), [Some("{\"signature\":\"a\"}".to_owned()), Some("{\"id\":1}".to_owned())]);
-    let shorter = test.app.context(&session, request).await.expect("a view");
+    let shorter = test.app.views().get(&session, request).await.expect("a view");
     for message in &shorter.messages {
         for part in message.parts.iter().filter(|part| part.shortened.is_some()) {
             assert!(part.metadata_json.is_none() || matches!(*part.body, PartBody::ToolResult(_)), "{part:?}");

@@ -59,7 +59,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     for (undone_count, (hash, length)) in before.iter().rev().enumerate() {
         test.app.undo(&session, None).await.expect("there is one");
         let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
-        let view = test.app.context(&session, known).await.expect("a view");
+        let view = test.app.views().get(&session, known).await.expect("a view");
         assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");
         assert_eq!(view.messages.len(), 8 * undone_count, "and what came later follows");
         if undone_count == 0 {

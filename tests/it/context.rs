@@ -13,7 +13,7 @@ use longhand::policy::pairing;
 use std::time::Duration;
 
 async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
-    test.app.context(session, request).await.expect("a context")
+    test.app.views().get(session, request).await.expect("a context")
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     let unknown = ContextRequest { known_hash: Some(vec![7; 32]), ..ContextRequest::default() };
     assert_eq!(ask(&test, &session, unknown).await.known_count, 0);
     let short = ContextRequest { known_hash: Some(vec![7; 31]), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
+    assert_eq!(test.app.views().get(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
 }
 
 /// The store's newest event, the session's newest revision, the number of jobs, and of sessions to be evaluated.
@@ -261,7 +261,7 @@ async fn a_revision_that_never_was_has_no_view() {
     let newest = test.append(&session, "u1 \"one\"").await.revision;
     for at in [-1, newest + 1] {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        let error = test.app.context(&session, request).await.expect_err("refused");
+        let error = test.app.views().get(&session, request).await.expect_err("refused");
         assert_eq!(error.reason, Reason::RevisionOutOfRange);
     }
     assert!(test.context_as_of(&session, 0).await.messages.is_empty());

@@ -80,7 +80,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
     }
     for (what, as_of) in [("view", None), ("view as of", Some(newest - 5))] {
         let request = ContextRequest { as_of, ..ContextRequest::default() };
-        let view = test.app.context(session, request).await.expect("a context");
+        let view = test.app.views().get(session, request).await.expect("a context");
         assert!((98..=103).contains(&view.messages.len()), "{}", view.messages.len());
         note(what);
     }

@@ -137,7 +137,7 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
     assert_eq!(outcomes(&test).await, []);
     // A caller's own window has its own overhead.
     let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
+    assert_eq!(test.app.views().get(&session, request).await.expect("a view").context_tokens, view);
     // A reply's usage includes everything that was sent, so that nothing is added.
     let reply = reply(&test, &session, "told", 0).await;
     test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
@@ -476,7 +476,7 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     assert!(!appended.context.due);
     // … a view over its window, another window, a change of history, …
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
-    assert!(!test.app.context(&session, wait).await.expect("a view").fits);
+    assert!(!test.app.views().get(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
     test.app.messages().pin(&session, "u1").await.expect("pinned");
     // … and a provider's refusal start no compaction.

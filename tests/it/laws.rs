@@ -634,7 +634,7 @@ impl Fixture {
             action: OverflowAction::Shorten,
             ..ContextRequest::default()
         };
-        let shorter = self.test.app.context(&session.id, request).await.expect("a context");
+        let shorter = self.test.app.views().get(&session.id, request).await.expect("a context");
         accounted(session, &shorter);
         let given =
             GivenView { revision: view.revision, hash: view.hash, window: window(3_000, 500), shortened: false };

@@ -274,7 +274,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
     test.app.subscribe(after).await.map(drop).expect("the cursor is known");
-    assert_eq!(test.app.context("main", ContextRequest::default()).await.expect("a view").token, token);
+    assert_eq!(test.app.views().get("main", ContextRequest::default()).await.expect("a view").token, token);
     test.stop().await;
     let again = migrate(&files(directory), &shard(server, "clients_c")).await.expect_err("a place is taken");
     assert!(

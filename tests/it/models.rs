@@ -39,7 +39,7 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     let own = ModelWindow { model: SONNET.to_owned(), ..window(50_000, 2_000) };
     assert_eq!(change(&test, &session, own.clone()).await, own);
     let request = ContextRequest { window: Some(of_model("gpt-4o")), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, request).await.expect("a view").window_tokens, 128_000);
+    assert_eq!(test.app.views().get(&session, request).await.expect("a view").window_tokens, 128_000);
     assert_eq!(of_session(&test, &session).await, own);
     assert_eq!(change(&test, &session, of_model(SONNET)).await, known);
     let unknown = of_model("nobody's");

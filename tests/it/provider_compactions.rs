@@ -74,7 +74,7 @@ async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_to
 }
 
 async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
-    test.app.context(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
+    test.app.views().get(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
 }
 
 fn texts(view: &Context) -> Vec<String> {

@@ -38,7 +38,7 @@ fn knowing(view: &Context, format: Format) -> ContextRequest {
 }
 
 async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
-    test.app.context(session, request).await.expect("a context")
+    test.app.views().get(session, request).await.expect("a context")
 }
 
 fn texts(view: &Context) -> Vec<String> {
@@ -168,7 +168,7 @@ async fn what_a_format_cannot_carry_is_refused_by_name() {
     let session = test.manual_session().await;
     append(&test, &session, REQUEST).await;
     let reply = append(&test, &session, REPLY).await;
-    let error = test.app.context(&session, asking(Format::Gemini)).await.expect_err("a tool of another provider");
+    let error = test.app.views().get(&session, asking(Format::Gemini)).await.expect_err("a tool of another provider");
     assert_eq!(error.reason, Reason::ContentNotInFormat);
     let fact = |name: &str| error.metadata.get(name).map(String::as_str).unwrap_or_default();
     assert_eq!((fact("format"), fact("content")), ("gemini", "foreign_block"));
@@ -214,7 +214,7 @@ async fn an_odd_reply_is_kept_and_goes_out_as_a_request_that_providers_take() {
     }
     for format in [Format::OpenAiChat, Format::OpenAiResponses, Format::Gemini, Format::AiSdk] {
         // Blocks of the server's tools are Anthropic's alone.
-        let view = test.app.context(&session, asking(format)).await;
+        let view = test.app.views().get(&session, asking(format)).await;
         assert_eq!(view.map_err(|error| error.reason).err(), Some(Reason::ContentNotInFormat), "{format:?}");
     }
     // A strict reader takes all of it.

@@ -164,7 +164,7 @@ async fn a_caller_who_holds_the_view_gets_what_is_new() {
         known_revision: Some(view.revision),
         ..ContextRequest::default()
     };
-    let next = test.app.context(&session, request).await.expect("a context");
+    let next = test.app.views().get(&session, request).await.expect("a context");
     assert_eq!((next.known_count, next.messages.len()), (view.messages.len(), 1));
 }
 
@@ -265,7 +265,7 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    let shorter = test.app.context(&session, request).await.expect("a context");
+    let shorter = test.app.views().get(&session, request).await.expect("a context");
     assert_eq!(recalled(&shorter), Vec::<String>::new());
     assert_eq!(shorter.messages.len() + 1, whole.messages.len(), "and nothing else went");
     assert!(shorter.fits && shorter.shortened_away.is_empty());
@@ -349,7 +349,7 @@ async fn appends_do_not_wait_for_the_index() {
     cover(&app, &session, "u9").await;
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
-    let view = app.context(&session, ContextRequest::default()).await.expect("a context");
+    let view = app.views().get(&session, ContextRequest::default()).await.expect("a context");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
     let filled = longhand.store().index().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");

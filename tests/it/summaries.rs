@@ -207,7 +207,7 @@ async fn every_view_names_the_author_of_its_summary() {
         known_hash: Some(first.hash.to_vec()),
         ..ContextRequest::default()
     };
-    let again = test.app.context(&session, known).await.expect("a view");
+    let again = test.app.views().get(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
     assert_eq!(again.provenance.and_then(|found| found.compaction).map(|id| id.to_string()), Some(by_model.0));
     let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;

@@ -351,13 +351,13 @@ impl TestApp {
 
     /// The current view.
     pub(crate) async fn context(&self, session: &str) -> Context {
-        self.app.context(session, ContextRequest::default()).await.expect("a context")
+        self.app.views().get(session, ContextRequest::default()).await.expect("a context")
     }
 
     /// The view as of a revision.
     pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        self.app.context(session, request).await.expect("a context")
+        self.app.views().get(session, request).await.expect("a context")
     }
 
     /// The session's newest revision.

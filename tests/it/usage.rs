@@ -60,7 +60,7 @@ async fn shorter(test: &TestApp, session: &str) -> Context {
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    test.app.context(session, request).await.expect("a view")
+    test.app.views().get(session, request).await.expect("a view")
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion
     let whole = test.context(&session).await;
     let small = window(whole.context_tokens / 2, 100);
     let request = ContextRequest { window: Some(small), action: OverflowAction::Shorten, ..ContextRequest::default() };
-    let short = test.app.context(&session, request).await.expect("a view");
+    let short = test.app.views().get(&session, request).await.expect("a view");
     assert!((short.fits, short.shortened) == (true, true), "{} of {}", short.context_tokens, short.window_tokens);
     let left = short.estimated_tokens * 100 / whole.estimated_tokens;
     assert!((35..=50).contains(&left), "{left} % of the view is left in a window of half its size");
@@ -412,7 +412,7 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    let short = test.app.context(&session, request).await.expect("a view");
+    let short = test.app.views().get(&session, request).await.expect("a view");
     assert!(short.fits && short.estimated_tokens <= 8_000, "{} tokens", short.estimated_tokens);
     assert_eq!(test.findings().await, []);
 }

@@ -264,7 +264,7 @@ async fn a_view_around_an_open_reply_begins_with_a_request_under_every_preset() 
             append(&test, &session, conversation(&format!("u{turn} 6000c"))).await;
             for action in [OverflowAction::Return, OverflowAction::Shorten] {
                 let request = ContextRequest { action, ..ContextRequest::default() };
-                let view = test.app.context(&session, request).await.expect("a view");
+                let view = test.app.views().get(&session, request).await.expect("a view");
                 let first = view.messages.iter().find(|message| message.role != Role::System).expect("a message");
                 assert_eq!(first.role, Role::User, "{} in turn {turn}", preset.name);
                 assert_eq!(pairing::violations(&view.messages), Vec::<String>::new(), "{}", preset.name);
@@ -311,7 +311,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     // The window of a call.
     append(&test, &held, conversation("u90 40c")).await;
     let small = ContextRequest { window: Some(window(300, 100)), ..ContextRequest::default() };
-    let reason = test.app.context(&held, small).await.expect("a view").over_window.expect("it does not fit");
+    let reason = test.app.views().get(&held, small).await.expect("a view").over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::OtherWindow);
     assert_eq!(test.context(&held).await.over_window, None);
     settled(&test, &held).await;

@@ -3,8 +3,8 @@
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
-use super::nouns::Messages;
-use super::{CachedSession, Caller, page_size, validate, view_token, window_of_call};
+use super::nouns::{Messages, Views};
+use super::{CachedSession, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, counts};
 use crate::model::draft::{Draft, DraftKind};
@@ -192,7 +192,7 @@ impl Messages<'_> {
     ) -> Option<T> {
         let found = match self.caller.shared.loaded.fact(key, receipt.newest, &fact).await {
             Ok(None) if receipt.appended_bytes <= limits::READ_AT_ONCE_BYTES => {
-                self.caller.small(key).await.map(|session| session.map(|session| fact(&session)))
+                self.caller.views().small(key).await.map(|session| session.map(|session| fact(&session)))
             }
             found => found,
         };
@@ -203,26 +203,26 @@ impl Messages<'_> {
     }
 }
 
-impl Caller {
+impl Views<'_> {
     /// A session that is in memory or small, at its newest revision.
-    pub(super) async fn loaded_or_small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
-        match self.shared.loaded.session(key).await? {
+    pub(super) async fn loaded_or_small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+        match self.caller.shared.loaded.session(key).await? {
             Some((session, _)) => Ok(Some(session)),
             None => self.small(key).await,
         }
     }
 
     /// A session that is small, read at its newest revision.
-    async fn small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+    async fn small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
-        let source = match self.store().views().source_within(key, None, most).await {
+        let source = match self.caller.store().views().source_within(key, None, most).await {
             Ok(source) => source,
             Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let policy = loaded::parse_policy(&source.policy, &self.shared.vocabularies)?;
-        let session = Arc::new(LoadedSession::new(self.store(), source, Arc::new(policy)).await?);
-        self.shared.loaded.keep(&session);
+        let policy = loaded::parse_policy(&source.policy, &self.caller.shared.vocabularies)?;
+        let session = Arc::new(LoadedSession::new(self.caller.store(), source, Arc::new(policy)).await?);
+        self.caller.shared.loaded.keep(&session);
         Ok(Some(session))
     }
 }

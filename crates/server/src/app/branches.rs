@@ -49,7 +49,7 @@ impl<'a> Messages<'a> {
         };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
         let _slot = self.branch_slot(deadline).await?;
-        let (source, held) = self.caller.reserved_source(key, None).await?;
+        let (source, held) = self.caller.views().reserved_source(key, None).await?;
         let policy = self.caller.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));

@@ -114,7 +114,7 @@ impl Caller {
             validate::instructions(&wanted.instructions)?;
         }
         let key = self.session_key(session).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.views().reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let formed = loaded::formed(&source);
         let fold = loaded::fold(&policy, &source, &formed);
@@ -174,7 +174,7 @@ impl Caller {
     async fn shown_message_id(&self, session: &str, position: Option<Revision>) -> Result<String> {
         let Some(position) = position else { return Ok(String::new()) };
         let key = self.session_key(session).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.views().reserved_source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
@@ -213,7 +213,7 @@ impl Caller {
             return Ok(answer);
         }
         self.apply_named_window(key, &overflow, provider_errors::window_tokens(&refusal)).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.views().reserved_source(key, None).await?;
         let window = window_of_call(&source.window, overflow.window.as_ref()).clone();
         let policy = self.parse_policy(&source.policy)?;
         if !policy.trigger.auto {
@@ -288,7 +288,7 @@ impl Caller {
     /// A finished summary with what it covers in today's view. A compaction that is committed meanwhile makes the plan
     /// void.
     async fn plan_supplied(&self, key: SessionKey, new: &NewSummary) -> Result<SuppliedSummary> {
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.views().reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,

@@ -265,7 +265,7 @@ impl EventStream {
                     let (frames, held) = self.app.snapshot_of(key, *session).await?;
                     let bytes = frames.iter().map(Frame::bytes).sum::<usize>() + steps_bytes(&self.snapshot);
                     self.waiting.extend(frames);
-                    self.held = Some(self.app.count_until_taken(held, bytes));
+                    self.held = Some(self.app.views().count_until_taken(held, bytes));
                 }
                 SnapshotStep::Open(session, at, position) => {
                     let open = self.app.open_message(session, at, position).await?;
@@ -511,7 +511,8 @@ impl Caller {
             steps.extend(prompts.into_iter().map(|prompt| SnapshotStep::Prompt(key, prompt)));
             steps.extend(approvals.into_iter().map(|approval| SnapshotStep::Approval(key, approval)));
         }
-        let held = (!steps.is_empty()).then(|| self.count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
+        let held =
+            (!steps.is_empty()).then(|| self.views().count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
         let scope = self.scope(request.root.as_deref(), request.project.as_deref()).await?;
         let visibility = scope.or_else(|| self.visibility_of_events(!sessions.is_empty()));
         let keys = sessions.keys().copied().collect();
@@ -585,10 +586,10 @@ impl Caller {
         key: SessionKey,
         mut session: Session,
     ) -> Result<(Vec<Frame>, Option<Arc<Reservation>>)> {
-        let (source, held) = self.reserved_source(key, Some(session.revision)).await?;
+        let (source, held) = self.views().reserved_source(key, Some(session.revision)).await?;
         let PolicyText { preset, json: policy_json } = source.policy.clone();
         session.preset = preset;
-        let loaded = self.with_passages(self.loaded_from(source).await?).await?;
+        let loaded = self.views().with_passages(self.views().loaded_from(source).await?).await?;
         session.context = Some(loaded.context());
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo {
             session,

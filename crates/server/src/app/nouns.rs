@@ -28,4 +28,6 @@ macro_rules! nouns {
 nouns! {
     /// The messages of sessions: what writes, reads and changes them.
     messages: Messages,
+    /// The views of sessions.
+    views: Views,
 }

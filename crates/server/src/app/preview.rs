@@ -105,7 +105,7 @@ impl Caller {
         if info.state == SessionState::Archived {
             return Err(Error::new(Reason::SessionArchived, "the session is archived"));
         }
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.views().reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let formed = loaded::formed(&source);
         let planning = scheduler::planning_input(&policy, &source.window, &source, &formed, self.shared.clock.now());

@@ -323,10 +323,10 @@ impl Caller {
     pub(super) async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().sessions().get(key).await?;
         let mut over_window = None;
-        match self.loaded_or_small(key).await {
+        match self.views().loaded_or_small(key).await {
             Ok(Some(loaded)) => {
                 session.context = Some(loaded.context());
-                over_window = self.over_window(&loaded, loaded.source.pending).await?;
+                over_window = self.views().over_window(&loaded, loaded.source.pending).await?;
             }
             Ok(None) => {}
             // The context usage in the session's row is valid too.

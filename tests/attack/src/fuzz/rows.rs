@@ -137,18 +137,18 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
         }
         "job" => {
             note("compactions", app.list_compactions("s1", 50, "").await.map(drop));
-            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
         }
         _ => {
-            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
             let as_of = ContextRequest { as_of: Some(20), ..ContextRequest::default() };
-            note("context then", app.context("s1", as_of).await.map(drop));
+            note("context then", app.views().get("s1", as_of).await.map(drop));
             for reverse in [false, true] {
                 let list =
                     ListMessages { page_size: 1_000, reverse, records: true, derived: true, ..Default::default() };
                 note("messages", app.messages().list("s1", list).await.map(drop));
             }
-            note("fork", app.context("f1", ContextRequest::default()).await.map(drop));
+            note("fork", app.views().get("f1", ContextRequest::default()).await.map(drop));
         }
     }
     if matches!(table, "draft" | "message" | "part") {
@@ -183,7 +183,7 @@ async fn verify(longhand: &Longhand) -> Result<(), Error> {
 /// All answers of the other session, as text.
 async fn answers_of_other(app: &Caller) -> Result<String, Error> {
     let session = app.get_session("s2").await?;
-    let context = app.context("s2", ContextRequest::default()).await?;
+    let context = app.views().get("s2", ContextRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
     let messages = app.messages().list("s2", list).await?;
     Ok(format!("{session:?} {context:?} {messages:?}"))

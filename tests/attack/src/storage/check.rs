@@ -198,7 +198,7 @@ impl Check<'_> {
             }
             let at = ContextRequest { as_of: Some(seen.revision), ..ContextRequest::default() };
             let name = format!("the view of {} at {}", seen.session, seen.revision);
-            match soon("a view", app.context(&seen.session, at)).await? {
+            match soon("a view", app.views().get(&seen.session, at)).await? {
                 Ok(context) if context.hash == seen.hash => {}
                 Ok(context) => {
                     let (was, is) = (&seen.messages, &context.messages);
@@ -210,10 +210,10 @@ impl Check<'_> {
             }
         }
         for session in self.sessions() {
-            let now = soon("a view", app.context(&session, ContextRequest::default())).await?;
+            let now = soon("a view", app.views().get(&session, ContextRequest::default())).await?;
             let Ok(now) = now else { continue };
             let at = ContextRequest { as_of: Some(now.revision), ..ContextRequest::default() };
-            let then = soon("a view", app.context(&session, at)).await?;
+            let then = soon("a view", app.views().get(&session, at)).await?;
             if then.map(|then| then.hash).ok() != Some(now.hash) {
                 self.found(format!("the view of {session} is not that of its newest revision"));
             }

@@ -156,7 +156,7 @@ impl Client {
 
     /// Reads a view and records it; false, without a record, if the read fails.
     pub async fn read_view(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
-        let read = running.app.context(session, ContextRequest::default());
+        let read = running.app.views().get(session, ContextRequest::default());
         let Ok(context) = soon("a view", read).await? else { return Ok(false) };
         let Context { revision, hash, messages, .. } = context;
         self.views.push(Seen { session: session.to_owned(), revision, hash, messages, moment: disk.moment() });
