@@ -65,8 +65,8 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     assert_eq!(test.once("finish", "f").messages().finish(&session, "a2", finish(), None).await.expect("again"), first);
     let first = test.once("rewind", "r").messages().rewind(&session, "a1", None).await.expect("rewound");
     assert_eq!(test.once("rewind", "r").messages().rewind(&session, "a1", None).await.expect("again"), first);
-    let first = test.once("archive", "x").archive_session(&session).await.expect("archived");
-    let again = test.once("archive", "x").archive_session(&session).await.expect("again");
+    let first = test.once("archive", "x").sessions().archive(&session).await.expect("archived");
+    let again = test.once("archive", "x").sessions().archive(&session).await.expect("again");
     assert_eq!((again.revision, again.seq), (first.revision, first.seq));
     assert_eq!(test.revision(&session).await, first.revision, "nothing was done twice");
     assert_eq!(words_of(&test.history(&session).await[3]), "part");
@@ -120,7 +120,7 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     let seen = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await.revision;
     // Neither the usage, the last event of that append, nor a title is part of history.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
-    test.app.update_session(&session, title).await.expect("renamed");
+    test.app.sessions().update(&session, title).await.expect("renamed");
     let expecting = |words: &str, seen| test.app.messages().append(&session, conversation(words), None, Some(seen));
     let seen = expecting("u2 \"more\"", seen).await.expect("usage and titles do not matter").revision;
     let error = expecting("u3 \"x\"", seen - 1).await.expect_err("a message came since");
@@ -131,7 +131,7 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a mark came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
     let policy = longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
-    test.app.update_session(&session, policy).await.expect("another policy");
+    test.app.sessions().update(&session, policy).await.expect("another policy");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a policy came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
     let stale = test.app.messages().rewind(&session, "u1", Some(seen - 1)).await;
@@ -195,7 +195,7 @@ async fn a_bad_command_among_many_hurts_only_itself() {
     let session = test.manual_session().await;
     let archived = test.manual_session().await;
     test.append(&session, "u1 \"taken\"").await;
-    test.app.archive_session(&archived).await.expect("archived");
+    test.app.sessions().archive(&archived).await.expect("archived");
     // All of them are sent before the writer wakes, so they share one transaction.
     let good = |n: i64| (session.clone(), format!("u2-{n} \"good {n}\""));
     let mut commands: Vec<_> = (0..20).map(good).collect();
@@ -259,7 +259,7 @@ async fn an_archived_session_takes_nothing() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
-    app.archive_session(&session).await.expect("archived");
+    app.sessions().archive(&session).await.expect("archived");
     let rows = test.number("select count(*) from event");
     let refusals = [
         app.messages().append(&session, conversation("u \"x\""), None, None).await.map(drop),
@@ -272,19 +272,20 @@ async fn an_archived_session_takes_nothing() {
         app.messages().edit(&session, "u1", &[text("x")], None).await.map(drop),
         app.messages().pin(&session, "u1").await.map(drop),
         app.undo(&session, None).await.map(drop),
-        app.update_session(
-            &session,
-            longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },
-        )
-        .await
-        .map(drop),
+        app.sessions()
+            .update(
+                &session,
+                longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },
+            )
+            .await
+            .map(drop),
     ];
     for (index, refusal) in refusals.into_iter().enumerate() {
         assert_eq!(refusal.expect_err("archived").reason, Reason::SessionArchived, "{index}");
     }
     assert_eq!(test.number("select count(*) from event"), rows);
     test.context(&session).await;
-    app.restore_session(&session).await.expect("restored");
+    app.sessions().restore(&session).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive
 
 /// The sessions of a store, oldest first.
 async fn sessions(test: &TestApp) -> Vec<String> {
-    let (listed, _) = test.app.list_sessions(&all_sessions(1_000)).await.expect("a list");
+    let (listed, _) = test.app.sessions().list(&all_sessions(1_000)).await.expect("a list");
     listed.iter().rev().map(|info| info.session.id.to_string()).collect()
 }
 
@@ -62,7 +62,7 @@ async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
     let of_session = |event: &Event| event.session_id.to_string() == session && event.revision <= newest;
     let events = test.events().await.into_iter().filter(of_session).map(|event| Event { seq: 0, ..event });
     answers.extend(events.map(|event| format!("{event:?}")));
-    let found = test.app.get_session(session).await.expect("a session").session;
+    let found = test.app.sessions().get(session).await.expect("a session").session;
     answers.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
     answers
 }
@@ -187,7 +187,7 @@ async fn subscribers_get_the_events_of_an_import_in_order() {
     let source = TestApp::start().await;
     let session = source.manual_session().await;
     source.append(&session, "u1 \"hello\"\na1 \"hi\"").await;
-    let fork = source.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = source.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     source.append(&session, "u2 \"more\"").await;
     source.append(&fork.session.id.to_string(), "u3 \"elsewhere\"").await;
     let target = TestApp::start().await;
@@ -497,7 +497,7 @@ pub(crate) fn acting(test: &TestApp, tenant: &str) -> Caller {
 async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let source = TestApp::start().await;
     let acme = acting(&source, "acme");
-    let session = acme.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
+    let session = acme.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string();
     acme.messages().append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
     assert_eq!(export(&source.app, &session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     let lines = export(&acme, &session).await.expect("exported");
@@ -505,7 +505,10 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let target = TestApp::start().await;
     let other = acting(&target, "other");
     import(&other, &lines).await.expect("imported");
-    assert_eq!(target.app.get_session(&session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
+    assert_eq!(
+        target.app.sessions().get(&session).await.expect_err("another tenant's").reason,
+        Reason::SessionNotFound
+    );
     other.messages().append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
     assert_eq!(import(&target.app, &lines).await.expect_err("it is another tenant's").reason, Reason::ArchiveConflict);
     assert_eq!(target.findings().await, []);
@@ -642,7 +645,7 @@ async fn an_import_tells_no_tenant_which_ids_another_one_has() {
     assert_eq!(probe(&target).await, nobodys);
     assert_eq!(nobodys.0, Reason::ScopeMissing);
     let own = caller(&target, "acme", Binding::default());
-    own.get_session(&session).await.expect("it is the tenant's");
+    own.sessions().get(&session).await.expect("it is the tenant's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -652,7 +655,7 @@ async fn what_a_caller_does_not_see_is_in_no_archive_of_its_own() {
     test.append(&above, "u1 \"for others\"").await;
     let child = NewSession { parent: Some(above.clone()), ..NewSession::default() };
     let child = test.create(child).await;
-    let fork = test.app.fork_session(&child, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = test.app.sessions().fork(&child, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     let bound = Binding { root: Some(child.parse().expect("an id")), ..Binding::default() };
     let bound = caller(&test, "", bound);
     for session in [&child, &fork.session.id.to_string()] {

@@ -222,14 +222,14 @@ async fn what_people_said_follows_the_summary_of_a_model_in_their_words() {
     append(&test, &of_agent, work()).await;
     compact(&test, &of_agent, "u2").await;
     assert_eq!(parts(&test, &of_agent).await, ["S1"], "an agent's preset has it off");
-    assert!(test.app.said_lines(&of_agent).await.expect("the lines").is_empty());
+    assert!(test.app.sessions().said_lines(&of_agent).await.expect("the lines").is_empty());
     let session = session(&test).await;
     append(&test, &session, work()).await;
     append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("more", 4_000))])]).await;
     append(&test, &session, conversation("u3 \"The moon phases are next, in Sonoran time.\"")).await;
     compact(&test, &session, "u3").await;
     let quoted = |words: &str| format!("“{words}”");
-    let said = test.app.said_lines(&session).await.expect("the lines");
+    let said = test.app.sessions().said_lines(&session).await.expect("the lines");
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains(&quoted(ASKED)) && said[1].contains(&quoted("Do not push before Ana has looked at it.")));
     let second = parts(&test, &session).await.into_iter().nth(1).expect("a part of its own");
@@ -238,11 +238,11 @@ async fn what_people_said_follows_the_summary_of_a_model_in_their_words() {
     append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("again", 8_000))])]).await;
     append(&test, &session, conversation("u4 \"and the names\"")).await;
     compact(&test, &session, "u4").await;
-    let said = test.app.said_lines(&session).await.expect("the lines");
+    let said = test.app.sessions().said_lines(&session).await.expect("the lines");
     assert_eq!(said.len(), 3, "{said:?}");
     assert!(said[0].contains(&quoted(ASKED)) && said[2].contains("Sonoran time"), "{said:?}");
     // It goes with its sources.
     assert_eq!(erase(&test, &session, "u1").await, 2);
-    assert!(test.app.said_lines(&session).await.expect("the lines").is_empty());
+    assert!(test.app.sessions().said_lines(&session).await.expect("the lines").is_empty());
     assert_eq!(test.findings().await, []);
 }

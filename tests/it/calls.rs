@@ -76,7 +76,7 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     append(&test, &session, "one", "t3 result=call_0:third").await;
     let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
     assert_eq!(outputs(&test.context(&session).await), all);
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     assert_eq!(outputs(&test.context(&forked).await), all);
     assert_eq!(test.findings().await, []);
@@ -253,8 +253,8 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
-    let behind = test.app.fork_session(&session, at, None, String::new()).await.expect("forked");
-    let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let behind = test.app.sessions().fork(&session, at, None, String::new()).await.expect("forked");
+    let whole = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let (behind, whole) = (behind.0.session.id.to_string(), whole.expect("forked").0.session.id.to_string());
     test.by("one").messages().rewind(&whole, "a1", None).await.expect("rewound");
     test.by("one").messages().rewind(&session, "a1", None).await.expect("rewound");
@@ -390,7 +390,7 @@ async fn a_result_answers_the_call_of_the_rule_in_any_order_of_arrival() {
                 append(&test, &session, actor, &talk.join("\n")).await;
                 if forks && number == batches.len() / 2 {
                     let at = ForkPoint::default();
-                    let fork = test.app.fork_session(&session, at, None, String::new()).await;
+                    let fork = test.app.sessions().fork(&session, at, None, String::new()).await;
                     session = fork.expect("forked").0.session.id.to_string();
                 }
             }

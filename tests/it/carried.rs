@@ -141,7 +141,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     assert_eq!(reply.create_time, stored[1].create_time);
 
     // A fork has the same view, and so has the view as of the revision.
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     test.append(&session, "u3 \"three\"").await;
     for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {

@@ -38,7 +38,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     let session = test.manual_session().await;
     let by_hand = r#"{"trigger": {"auto": false}, "guards": {"minimum_gain_tokens": 1}}"#;
     let change = SessionChange { policy_override_json: Some(by_hand.to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy");
+    test.app.sessions().update(&session, change).await.expect("a policy");
     test.append(&session, &turns(1, 4, 400)).await;
     // The views before each compaction: their hashes and numbers of messages.
     let mut before = Vec::new();

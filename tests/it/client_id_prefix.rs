@@ -130,7 +130,7 @@ async fn a_fork_lists_what_it_inherits_among_its_own() {
     let session = filled(&test).await;
     say(&test, &session, "a \"begin\" open", "c/open").await;
     let fork = async |of: &str| {
-        let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(of, ForkPoint::default(), None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let child = fork(&session).await;

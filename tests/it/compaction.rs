@@ -244,7 +244,7 @@ async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
 
 async fn override_policy(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
     test.settled().await;
 }
 

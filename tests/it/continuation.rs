@@ -39,7 +39,7 @@ async fn derived(test: &TestApp, session: &str, kind: MessageKind) -> Vec<Messag
 
 async fn change_policy(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
     test.settled().await;
 }
 
@@ -243,7 +243,7 @@ async fn a_message_that_was_open_reports_it_likewise_where_something_may_happen_
 }
 
 async fn fork(test: &TestApp, session: &str) -> String {
-    let forked = test.app.fork_session(session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(session, ForkPoint::default(), None, String::new()).await;
     forked.expect("a fork").0.session.id.to_string()
 }
 

@@ -45,7 +45,7 @@ fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
 async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let change = SessionChange { policy_override_json: Some(policy(contradictions)), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy");
+    test.app.sessions().update(&session, change).await.expect("a policy");
     let fails = run("c1", ResultStatus::Error, "** (KeyError) key :id not found\n9 tests, 3 failures");
     let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
     let appended = test.app.messages().append(&session, messages, None, None).await.expect("appended");

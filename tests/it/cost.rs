@@ -98,7 +98,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
 async fn deep_fork(test: &TestApp, session: &str, depth: usize) -> String {
     let mut session = session.to_owned();
     for _ in 0..depth {
-        let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+        let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
         session = fork.expect("forked").0.session.id.to_string();
     }
     session
@@ -179,7 +179,7 @@ async fn a_page_of_few_events_among_many_reads_only_so_far() {
         test.app.messages().append(&session, batch, None, None).await.expect("appended");
     }
     let title = SessionChange { title: Some("late".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, title).await.expect("updated");
+    test.app.sessions().update(&session, title).await.expect("updated");
     let forked = deep_fork(&test, &session, 1).await;
     for session in [None, Some(session), Some(forked)] {
         let (counts, most) = paged(&test, async |after| {

@@ -246,7 +246,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 200)).await;
     let fork = async |from: &str| {
-        let forked = test.app.fork_session(from, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(from, ForkPoint::default(), None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let child = fork(&session).await;
@@ -321,14 +321,14 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let session = test.create(new()).await;
     test.append(&session, &turns(1, 4, 300)).await;
     supply(&test, &session, &noise("a summary", 400), "u3").await;
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u5 \"of the fork\"").await;
     test.append(&session, "a5 \"open\" open").await;
     let lease = test.app.acquire_run(&session, None, false).await;
     assert!(lease.is_ok(), "{lease:?}");
     let retitled = SessionChange { title: Some(noise("second", 60)), ..SessionChange::default() };
-    test.app.update_session(&session, retitled).await.expect("changed");
+    test.app.sessions().update(&session, retitled).await.expect("changed");
     let mut stored = contents(&test, "select parts from message where parts is not null");
     stored.extend(["title", "metadata", "a summary", "second"].map(|name| noise(name, 48).into_bytes()));
     let would = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
@@ -339,20 +339,20 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let left: Vec<Vec<u8>> = contents(&test, "select parts from message where client_id = 'u5'");
     stored.retain(|value| !left.contains(value));
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    let info = test.app.get_session(&session).await.expect("it is there").session;
+    let info = test.app.sessions().get(&session).await.expect("it is there").session;
     assert_eq!((info.state, info.title.as_str(), info.client_id), (SessionState::Erased, "", None));
     assert_eq!(info.metadata_json.as_deref(), Some("{\"project\":\"p\"}"), "tokens are bound by it");
-    let of_fork = test.app.get_session(&fork).await.expect("it is there").session;
+    let of_fork = test.app.sessions().get(&fork).await.expect("it is there").session;
     assert_eq!(of_fork.title, "", "it was the other's");
     let history = test.history(&fork).await;
     let erased_parts = history.iter().map(|message| message.parts.iter().all(|part| part.body.is_erased()));
     assert_eq!(erased_parts.collect::<Vec<_>>(), [vec![true; 8], vec![false]].concat());
     for refused in [
         test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
-        test.app.restore_session(&session).await.map(drop),
-        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.map(drop),
+        test.app.sessions().restore(&session).await.map(drop),
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
         test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
-        test.app.create_session(new()).await.map(drop),
+        test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
     }
@@ -364,7 +364,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     test.append("mine", "u1 \"new\"").await;
     assert_eq!(test.history(&other).await.len(), 1);
     assert_eq!(
-        test.app.create_session(new()).await.map(drop).expect_err("its own request").reason,
+        test.app.sessions().create(new()).await.map(drop).expect_err("its own request").reason,
         Reason::SessionErased
     );
     test.settled().await;
@@ -372,7 +372,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let test = test.restart().await;
     assert_eq!(test.findings().await, []);
     test.append(&fork, "u6 \"goes on\"").await;
-    assert_eq!(test.app.get_session(&session).await.expect("it is there").session.state, SessionState::Erased);
+    assert_eq!(test.app.sessions().get(&session).await.expect("it is there").session.state, SessionState::Erased);
 }
 
 #[tokio::test]
@@ -521,7 +521,7 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     let test = TestApp::start().await;
     let parent = test.manual_session().await;
     test.append(&parent, "u1 \"shared\"").await;
-    let fork = test.app.fork_session(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = test.app.sessions().fork(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     let root = fork.session.id;
     test.append(&root.to_string(), "u2 \"own\"").await;
     let new = NewAccessToken {

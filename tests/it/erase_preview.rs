@@ -50,7 +50,11 @@ async fn drafting(test: &TestApp) -> (String, String) {
     let part = draft(test, &session, "d1", DraftKind::Text, "some words").await;
     draft(test, &session, "d2", input, "{\"a\": 1").await;
     draft(test, &session, "d3", DraftKind::Reasoning, &"large ".repeat(limits::BLOB_BYTES_MIN)).await;
-    test.app.fork_session(&session, ForkPoint::default(), Some(format!("f{session}")), String::new()).await.expect("f");
+    test.app
+        .sessions()
+        .fork(&session, ForkPoint::default(), Some(format!("f{session}")), String::new())
+        .await
+        .expect("f");
     (session, part)
 }
 
@@ -147,17 +151,17 @@ async fn the_erasure_of_a_session_names_those_of_sub_agents_and_takes_them_with_
     assert_eq!(erased, would);
     for id in &ids {
         assert_eq!(
-            test.app.get_session(&id.to_string()).await.expect("it is there").session.state,
+            test.app.sessions().get(&id.to_string()).await.expect("it is there").session.state,
             SessionState::Erased
         );
     }
-    assert_eq!(test.app.get_session("beside").await.expect("it is there").session.state, SessionState::Active);
+    assert_eq!(test.app.sessions().get("beside").await.expect("it is there").session.state, SessionState::Active);
     let events = test.number("select count(*) from event");
     let again = said(once().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
     assert_eq!(again, Ok(Erased { existed: true, ..erased }));
     assert_eq!(test.number("select count(*) from event"), events, "nothing is erased twice");
     let late = NewSession { parent: Some(ids[0].to_string()), ..NewSession::default() };
-    let late = test.app.create_session(late).await.map(drop).expect_err("it is erased");
+    let late = test.app.sessions().create(late).await.map(drop).expect_err("it is erased");
     assert_eq!(late.reason, Reason::SessionErased, "nothing begins to work for it");
     assert_eq!(test.findings().await, []);
 }

@@ -82,7 +82,7 @@ async fn several_messages_are_refused_as_a_whole() {
     let many = vec!["u1"; limits::ERASE_MESSAGES_MAX + 1];
     assert_eq!(refused(&test.app, &session, several(&many)).await, Reason::LimitExceeded);
     // A fork's own messages, or those of one session that it has them from.
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u8 \"of the fork\"\na8 \"so is this\"").await;
     assert_eq!(refused(&test.app, &fork, several(&["u8", "u1"])).await, Reason::InvalidField);
@@ -135,7 +135,7 @@ async fn an_erasure_is_refused_if_the_history_changed_after_the_expected_revisio
     assert_eq!(gone(&test, &session).await, Vec::<String>::new());
     // Labels and runs do not count, nor does what a dry run expects.
     let seen = test.revision(&session).await;
-    test.app.add_label(&session, "keep".to_owned()).await.expect("added");
+    test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
     test.app.acquire_run(&session, None, false).await.expect("a run");
     let would = EraseRequest { dry_run: true, ..expecting(several(&["u1"]), 1) };
     erase(&test.app, &session, would).await.expect("a preview");

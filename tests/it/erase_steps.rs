@@ -57,8 +57,8 @@ async fn large(test: &TestApp) -> (String, String) {
         .await
         .expect("edited");
     let retitled = SessionChange { title: Some("secret words as a title".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, retitled).await.expect("changed");
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    test.app.sessions().update(&session, retitled).await.expect("changed");
+    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
     test.append(&fork.session.id.to_string(), "u \"of the fork\"").await;
     test.append(&session, "a \"secret words, open\" open").await;
     (session, fork.session.id.to_string())
@@ -106,7 +106,7 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
 
     for id in [&session, &fork] {
-        let info = test.app.get_session(id).await.expect("it is there").session;
+        let info = test.app.sessions().get(id).await.expect("it is there").session;
         assert_eq!(info.title, "", "{id}");
         for message in test.history(id).await {
             let is_own = message.session_id.to_string() == session;
@@ -114,7 +114,7 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
         }
     }
     assert!(!format!("{:?}", test.events().await).contains("secret words"));
-    assert_eq!(test.app.get_session(&session).await.expect("there").session.state, SessionState::Erased);
+    assert_eq!(test.app.sessions().get(&session).await.expect("there").session.state, SessionState::Erased);
     assert_eq!(test.number("select count(*) from erasing"), 0);
     let repeated = test.once("request", "one payload").erase(&session, request()).await.expect("the same answer");
     assert_eq!((repeated.event, repeated.sizes, repeated.existed), (erased.event, erased.sizes, true));
@@ -152,7 +152,7 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     drop(erasing);
     let appended = test.app.messages().append(&session, conversation("u \"x\""), None, None).await;
     assert_eq!(appended.expect_err("it is going").reason, Reason::SessionErased);
-    let restored = test.app.restore_session(&session).await;
+    let restored = test.app.sessions().restore(&session).await;
     assert_eq!(restored.expect_err("it is going").reason, Reason::SessionErased);
     // What a step took has no erasure of its own until the last one: that of before counts.
     let again = test.app.erase(&session, of(&erased)).await.expect("the same answer");

@@ -164,7 +164,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     // The summary that the second compaction covered still covers the same messages.
     assert_eq!(names(&session, &old_summary).await, ["u1", "a1", "u2", "a2"]);
     let fork = async |session: &str, point: ForkPoint| {
-        let forked = test.app.fork_session(session, point, None, String::new()).await;
+        let forked = test.app.sessions().fork(session, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let forked = fork(&session, ForkPoint::default()).await;
@@ -180,7 +180,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     }
     test.app.undo(&session, None).await.expect("undone");
     assert_eq!(names(&session, &third).await.len(), 12);
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
     assert_eq!(names(&session, "u2").await, ["u2"]);
 }

@@ -205,7 +205,7 @@ async fn full() -> Arc<TempDir> {
     test.app.messages().append_draft(&session, "a900", words).await.expect("drafted");
     let archived = test.manual_session().await;
     test.append(&archived, "u1 \"done\"").await;
-    test.app.archive_session(&archived).await.expect("archived");
+    test.app.sessions().archive(&archived).await.expect("archived");
     test.stop().await
 }
 

@@ -20,7 +20,7 @@ async fn mutations_are_counted_until_their_commit() {
     // A commit is visible a little before its mutation counts as done; that of an earlier one does once a later one is
     // answered.
     let change = SessionChange { title: Some("settled".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("changed");
+    test.app.sessions().update(&session, change).await.expect("changed");
     let before = info(&test).await.figures;
     assert_eq!(before.queued_mutations, 0);
     let mut database = test.database();

@@ -12,7 +12,7 @@ use longhand::model::event::EventKind;
 use longhand::model::message::Finish;
 
 async fn fork(test: &TestApp, session: &str, at: ForkPoint) -> String {
-    let forked = test.app.fork_session(session, at, None, String::new()).await;
+    let forked = test.app.sessions().fork(session, at, None, String::new()).await;
     forked.expect("forked").0.session.id.to_string()
 }
 
@@ -58,7 +58,7 @@ async fn a_fork_has_the_history_up_to_its_point() {
         let error = test.app.messages().get(&deeper, unseen).await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::MessageNotFound);
     }
-    let info = test.app.get_session(&deeper).await.expect("a session").session;
+    let info = test.app.sessions().get(&deeper).await.expect("a session").session;
     assert_eq!(info.fork.expect("a fork").0.to_string(), by_message);
     assert_eq!(test.findings().await, []);
 }
@@ -168,10 +168,10 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         (behind("nobody"), Reason::MessageNotFound),
         (ForkPoint { as_of_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
     ] {
-        let refused = test.app.fork_session(&session, point.clone(), None, String::new()).await;
+        let refused = test.app.sessions().fork(&session, point.clone(), None, String::new()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");
     }
-    let again = |point| test.app.fork_session(&session, point, Some("f".to_owned()), String::new());
+    let again = |point| test.app.sessions().fork(&session, point, Some("f".to_owned()), String::new());
     let (first, existed) = again(at(2)).await.expect("forked");
     assert!(!existed);
     let (second, existed) = again(at(2)).await.expect("found");
@@ -180,12 +180,12 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         assert_eq!(again(point).await.expect_err("another point").reason, Reason::ClientIdReused);
     }
     let title = "another title".to_owned();
-    let other = test.app.fork_session(&session, at(2), Some("f".to_owned()), title).await;
+    let other = test.app.sessions().fork(&session, at(2), Some("f".to_owned()), title).await;
     assert_eq!(other.expect_err("another title").reason, Reason::ClientIdReused);
     let made = NewSession { client_id: Some("f".to_owned()), ..NewSession::default() };
-    let made = test.app.create_session(made).await.expect_err("a fork is there");
+    let made = test.app.sessions().create(made).await.expect_err("a fork is there");
     assert_eq!(made.reason, Reason::ClientIdReused);
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     fork(&test, &session, ForkPoint::default()).await;
 }
 
@@ -226,7 +226,7 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     assert_eq!(test.context(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
     let earlier = fork(&test, &session, at(whole)).await;
-    let begun = test.app.get_session(&earlier).await.expect("a session").session.fork.expect("a fork").1;
+    let begun = test.app.sessions().get(&earlier).await.expect("a session").session.fork.expect("a fork").1;
     assert!(test.context_as_of(&earlier, begun).await.covered.is_none(), "before the compaction there was none");
     test.settled().await;
     assert_eq!(test.findings().await, []);
@@ -265,7 +265,7 @@ async fn a_forks_chain_goes_on_from_its_parents() {
     let forked = fork(&test, &session, behind("a2")).await;
     test.append(&session, "u9 \"later\"").await;
     test.append(&forked, "u9 \"elsewhere\"").await;
-    let point = test.app.get_session(&forked).await.expect("a session").session.fork.expect("a fork").1;
+    let point = test.app.sessions().get(&forked).await.expect("a session").session.fork.expect("a fork").1;
     let head = async |session: &str, revision| {
         let at = [(session.to_owned(), revision)];
         test.app.list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
@@ -281,8 +281,8 @@ async fn a_fork_has_the_policy_and_the_window_of_its_point() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let change = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("changed");
-    let info = |id: String| async { test.app.get_session(&{ id }).await.expect("a session") };
+    test.app.sessions().update(&session, change).await.expect("changed");
+    let info = |id: String| async { test.app.sessions().get(&{ id }).await.expect("a session") };
     let parent = info(session.clone()).await;
     let late = info(fork(&test, &session, ForkPoint::default()).await).await;
     assert_eq!((&late.policy_json, &late.session.window), (&parent.policy_json, &parent.session.window));
@@ -297,14 +297,14 @@ async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let other = |context| SessionChange { window: Some(window(context, 500)), ..SessionChange::default() };
-    test.app.update_session(&session, other(70_000)).await.expect("changed");
+    test.app.sessions().update(&session, other(70_000)).await.expect("changed");
     let early = fork(&test, &session, at(before)).await;
     let late = fork(&test, &session, ForkPoint::default()).await;
     let of_fork = fork(&test, &early, ForkPoint::default()).await;
-    test.app.update_session(&session, other(90_000)).await.expect("changed again");
-    test.app.update_session(&late, other(20_000)).await.expect("changed in the fork");
+    test.app.sessions().update(&session, other(90_000)).await.expect("changed again");
+    test.app.sessions().update(&late, other(20_000)).await.expect("changed in the fork");
     for (id, context) in [(&session, 90_000), (&early, 50_000), (&of_fork, 50_000), (&late, 20_000)] {
-        let info = test.app.get_session(id).await.expect("a session");
+        let info = test.app.sessions().get(id).await.expect("a session");
         assert_eq!((info.session.window.context, test.context(id).await.window_tokens), (context, context));
         assert_eq!(test.context_as_of(id, before).await.window_tokens, 50_000, "what is shared is as it was");
     }

@@ -25,7 +25,7 @@ fn short(text: impl AsRef<[u8]>) -> String {
 /// later version may add to have no place in it.
 pub(crate) async fn content(test: &TestApp) -> String {
     let mut out = String::new();
-    let (mut sessions, _) = test.app.list_sessions(&crate::support::all_sessions(100)).await.expect("the sessions");
+    let (mut sessions, _) = test.app.sessions().list(&crate::support::all_sessions(100)).await.expect("the sessions");
     sessions.sort_by_key(|info| info.session.id);
     for info in sessions {
         let session = info.session;

@@ -38,11 +38,11 @@ async fn turn(test: &TestApp, session: &str, number: usize, overhead: i64) {
 }
 
 async fn guards(test: &TestApp, session: &str) -> Guards {
-    test.app.get_session(session).await.expect("the session").session.guards
+    test.app.sessions().get(session).await.expect("the session").session.guards
 }
 
 async fn change(test: &TestApp, session: &str, change: SessionChange) {
-    test.app.update_session(session, change).await.expect("changed");
+    test.app.sessions().update(session, change).await.expect("changed");
     test.settled().await;
 }
 
@@ -132,7 +132,7 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
 
     change(&test, &session, carrying(free - 1)).await;
     assert_eq!(test.context(&session).await.context_tokens, 4_999);
-    let context = test.app.get_session(&session).await.expect("the session").session.context;
+    let context = test.app.sessions().get(&session).await.expect("the session").session.context;
     assert_eq!(context.expect("known").tokens, 4_999);
     assert_eq!(outcomes(&test).await, []);
     // A caller's own window has its own overhead.
@@ -174,7 +174,7 @@ async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
     assert!(test.context(&session).await.fits);
     for negative in [-1, i64::MAX] {
-        let refused = test.app.update_session(&session, carrying(negative)).await;
+        let refused = test.app.sessions().update(&session, carrying(negative)).await;
         let error = refused.expect_err("no count of tokens");
         assert_eq!(error.metadata.get("field").map(String::as_str), Some("window.overhead_tokens"));
     }

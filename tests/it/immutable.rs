@@ -19,7 +19,7 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     test.app.messages().pin(&session, "u2").await.expect("pinned");
     test.app.messages().unpin(&session, "u2").await.expect("unpinned");
     test.append(&session, "a9 \"still open\" open").await;
-    let fork = test.app.fork_session(&session, Default::default(), None, String::new()).await;
+    let fork = test.app.sessions().fork(&session, Default::default(), None, String::new()).await;
     fork.expect("forked");
     let mut database = test.database();
     for statement in [

@@ -170,7 +170,7 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
     let waiting = [ask(&test, &session, "one").await, ask(&test, &session, "two").await];
     let mut watch = test.watch().await;
     let before = test.revision(&session).await;
-    let receipt = test.app.archive_session(&session).await.expect("archived");
+    let receipt = test.app.sessions().archive(&session).await.expect("archived");
     silent.is_left().await;
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SESSION_ARCHIVED");
     assert_eq!(
@@ -203,11 +203,11 @@ async fn a_restored_session_is_checked_again() {
     let test = TestApp::with(script.clone()).await;
     let session = due(&test).await;
     script.held().await;
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     script.release();
     test.settled().await;
     let mut watch = test.watch().await;
-    let restored = test.app.restore_session(&session).await.expect("restored");
+    let restored = test.app.sessions().restore(&session).await.expect("restored");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_eq!(kinds_behind(&test, &session, restored.revision).await[0], EventKind::CompactionStarted);
@@ -226,7 +226,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     }
     let session = due(&test).await;
     let compaction = ask(&test, &session, "").await;
-    let receipt = test.app.archive_session(&session).await.expect("archived");
+    let receipt = test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
     assert_eq!(test.longhand.store().jobs().due_sessions(9).await.expect("read").len(), 0);
     assert_eq!(test.revision(&session).await, receipt.revision);

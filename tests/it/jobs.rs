@@ -367,7 +367,7 @@ async fn asking(test: &TestApp) -> String {
         window: Some(window(12_000, 1_000)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("a policy of its own");
+    test.app.sessions().update(&session, change).await.expect("a policy of its own");
     session
 }
 
@@ -419,7 +419,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
     // earlier.
     let early = r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 1400}}}}"#.to_owned();
     let change = SessionChange { policy_override_json: Some(early), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy of its own");
+    test.app.sessions().update(&session, change).await.expect("a policy of its own");
     let mut watch = test.watch().await;
     test.append(&session, &turns(9, 9, 700)).await;
     let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
@@ -494,7 +494,7 @@ async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_
     test.settled().await;
     let off = "{\"trigger\": {\"auto\": false}}".to_owned();
     let change = SessionChange { policy_override_json: Some(off), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("switched off");
+    test.app.sessions().update(&session, change).await.expect("switched off");
     let again = report().await.expect("answered as before");
     assert_eq!((again.0.id, again.1), (first.0.id, first.1));
 }

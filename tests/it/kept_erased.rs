@@ -226,16 +226,16 @@ async fn an_erased_session_is_not_made_again_from_its_source() {
     };
     let session = test.create(new("one", "main", "")).await;
     let (_, existed) =
-        test.app.create_session(NewSession { keep_erased: false, ..new("one", "main", "") }).await.expect("found");
+        test.app.sessions().create(NewSession { keep_erased: false, ..new("one", "main", "") }).await.expect("found");
     assert!(existed, "a condition makes no other request");
     erase(&test, &session, EraseTarget::Session).await;
     for refused in [new("one", "main", ""), new("one", "main", "pi"), new("two", "main", "")] {
-        let error = test.app.create_session(refused).await.expect_err("it was erased");
+        let error = test.app.sessions().create(refused).await.expect_err("it was erased");
         assert_eq!(error.reason, Reason::SessionErased);
     }
     test.create(new("two", "other", "")).await;
     let anyway = test.create(NewSession { keep_erased: false, ..new("one", "main", "pi") }).await;
-    let (found, existed) = test.app.create_session(new("one", "main", "pi")).await.expect("it exists");
+    let (found, existed) = test.app.sessions().create(new("one", "main", "pi")).await.expect("it exists");
     assert_eq!((found.session.id.to_string(), existed), (anyway, true));
 }
 

@@ -543,7 +543,7 @@ impl Fixture {
                     policy_override_json: given(override_json),
                     ..SessionChange::default()
                 };
-                app.update_session(&id, change).await?;
+                app.sessions().update(&id, change).await?;
             }
             _ => {}
         }
@@ -555,7 +555,7 @@ impl Fixture {
         let newest = self.test.revision(&session.id).await;
         let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
         let fork = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new()).await?;
+        let (info, _) = self.test.app.sessions().fork(&session.id, fork, None, String::new()).await?;
         let inherited = session.written.iter().map(|written| written.at(point));
         let child = Tracked {
             id: info.session.id.to_string(),

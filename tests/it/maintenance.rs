@@ -98,7 +98,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
         policy_override_json: Some("{\"guards\": {\"minimum_gain_tokens\": 1}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("updated");
+    test.app.sessions().update(&session, change).await.expect("updated");
     append(&test, &session, turns("bash", 1, 80)).await;
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0, "320 messages may stay");
@@ -165,7 +165,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
         window: Some(window(60_000, 0)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("another policy");
+    test.app.sessions().update(&session, change).await.expect("another policy");
     test.settled().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
     test.app.start_compaction(&session, wanted).await.expect("there is something to compact");

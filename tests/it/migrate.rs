@@ -95,7 +95,7 @@ async fn full() -> Full {
     test.app.supply_summary("retrieval", summary).await.expect("supplied");
     assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
     // What is under way.
-    test.app.add_label("main", "kept".to_owned()).await.expect("labelled");
+    test.app.sessions().add_label("main", "kept".to_owned()).await.expect("labelled");
     test.append("main", "a71 \"be\" open").await;
     let delta = "with U+0000: \0 and U+FDD0: \u{FDD0}".to_owned();
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
@@ -137,7 +137,7 @@ async fn read(test: &TestApp) -> String {
     let run = test.app.session_run("main").await.expect("the session").run.expect("a run");
     let prompts = test.app.list_prompts("main", false, 0, "").await.expect("the queue");
     let drafts = test.app.messages().get("main", "a71").await.expect("the open message").1;
-    let labels = test.app.get_session("main").await.expect("the session").session.labels;
+    let labels = test.app.sessions().get("main").await.expect("the session").session.labels;
     let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;
     let approvals: Vec<_> = approvals.iter().map(|asked| (asked.id, asked.question.text.clone())).collect();
     let compactions = test.app.list_compactions("main", 100, "").await.expect("compactions").0;

@@ -16,12 +16,12 @@ fn of_model(model: &str) -> ModelWindow {
 }
 
 async fn of_session(test: &TestApp, session: &str) -> ModelWindow {
-    test.app.get_session(session).await.expect("the session").session.window
+    test.app.sessions().get(session).await.expect("the session").session.window
 }
 
 async fn change(test: &TestApp, session: &str, window: ModelWindow) -> ModelWindow {
     let change = SessionChange { window: Some(window), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("changed").info.session.window
+    test.app.sessions().update(session, change).await.expect("changed").info.session.window
 }
 
 #[tokio::test]
@@ -31,8 +31,8 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     let session = test.create(new()).await;
     let known = ModelWindow { context: 200_000, source: WindowSource::Models, ..of_model(SONNET) };
     assert_eq!(of_session(&test, &session).await, known);
-    assert!(!test.app.get_session(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
-    let (again, existed) = test.app.create_session(new()).await.expect("the same request again");
+    assert!(!test.app.sessions().get(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
+    let (again, existed) = test.app.sessions().create(new()).await.expect("the same request again");
     assert_eq!((again.session.id.to_string(), existed), (session.clone(), true));
 
     // What a client says counts first, and a call may name another model.
@@ -44,7 +44,7 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     assert_eq!(change(&test, &session, of_model(SONNET)).await, known);
     let unknown = of_model("nobody's");
     assert_eq!(change(&test, &session, unknown.clone()).await, unknown);
-    assert!(test.app.get_session(&session).await.expect("the session").thresholds.is_empty());
+    assert!(test.app.sessions().get(&session).await.expect("the session").thresholds.is_empty());
     assert_eq!(test.findings().await, []);
 }
 
@@ -105,7 +105,7 @@ async fn costs_are_computed_where_a_client_gives_none() {
     test.app.messages().finish(&session, "a5", finish, None).await.expect("sealed");
     let (message, ..) = test.app.messages().get(&session, "a5").await.expect("the reply");
     assert_eq!(message.finish.usage.and_then(|usage| usage.cost_micros()), Some(4_500_000));
-    let totals = test.app.get_session(&session).await.expect("the session").session.usage;
+    let totals = test.app.sessions().get(&session).await.expect("the session").session.usage;
     assert_eq!(totals.cost_micros, 3 * 4_500_000 + 500_000);
     assert_eq!(test.findings().await, []);
 }

@@ -272,7 +272,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
     test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("sealed").reason, Reason::MessageSealed);
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("archived").reason, Reason::SessionArchived);
     assert_eq!(words_of(&test.history(&session).await[0]), "grüß dich, Welt!");
@@ -497,13 +497,13 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "a start of the daemon gives it the whole time");
 
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "nothing changes an archived session");
     let test = test.restart().await;
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
-    test.app.restore_session(&session).await.expect("restored");
+    test.app.sessions().restore(&session).await.expect("restored");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
     test.clock.suspend(3_600 * SECOND_MS);

@@ -19,12 +19,12 @@ fn behind(message: &str) -> ForkPoint {
 }
 
 async fn fork(test: &TestApp, session: &str, point: ForkPoint) -> String {
-    let forked = test.app.fork_session(session, point, None, String::new()).await;
+    let forked = test.app.sessions().fork(session, point, None, String::new()).await;
     forked.expect("forked").0.session.id.to_string()
 }
 
 async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<String, Error> {
-    let forked = test.app.fork_session(session, behind(message), None, String::new()).await?;
+    let forked = test.app.sessions().fork(session, behind(message), None, String::new()).await?;
     Ok(forked.0.session.id.to_string())
 }
 
@@ -196,7 +196,8 @@ async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let app = &test.app;
-    let ask = |at: &str, client: &str| app.fork_session(&session, behind(at), Some(client.to_owned()), String::new());
+    let ask =
+        |at: &str, client: &str| app.sessions().fork(&session, behind(at), Some(client.to_owned()), String::new());
     let (first, _) = ask(&edit, "cut").await.expect("forked");
     let (last, _) = ask("a4", "last").await.expect("forked");
     app.messages().edit(&session, "u1", &[text("uno")], None).await.expect("edited");
@@ -352,7 +353,7 @@ impl Life<'_> {
             }
             Action::Fork(number) => {
                 let at = self.chosen(number).await;
-                let forked = app.fork_session(&session, behind(&at), None, String::new()).await?;
+                let forked = app.sessions().fork(&session, behind(&at), None, String::new()).await?;
                 self.session = forked.0.session.id.to_string();
                 self.open.clear();
             }

@@ -111,7 +111,7 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     assert_eq!(plan.forecast.as_ref().map(|forecast| forecast.summarizer.as_str()), Some("extractive"));
     check(&test, &session, wanted(), &plan, "with a pin").await;
     let empty = test.manual_session().await;
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     let long = NewCompaction { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
     for (session, wanted, reason) in [
         (empty.as_str(), wanted(), Reason::NothingToCompact),

@@ -195,7 +195,7 @@ async fn a_session_that_changes_its_provider_is_compacted_if_the_originals_do_no
         test.settled().await;
         let small = window(model_of(format), 5_000);
         let update = SessionChange { window: Some(small), ..SessionChange::default() };
-        test.app.update_session(&session, update).await.expect("updated");
+        test.app.sessions().update(&session, update).await.expect("updated");
         test.settled().await;
         let own = ask(&test, &session, Some(format)).await;
         assert!(own.fits && own.provider_compaction.is_some() && own.covered.is_none(), "{kind}: nothing to do");
@@ -203,7 +203,7 @@ async fn a_session_that_changes_its_provider_is_compacted_if_the_originals_do_no
         let reason = other.over_window.map(|over| over.reason);
         assert_eq!((other.fits, reason), (false, Some(OverWindowReason::OtherWindow)), "{kind}");
         let moved = SessionChange { window: Some(window("gemini-2.5-pro", 5_000)), ..SessionChange::default() };
-        test.app.update_session(&session, moved).await.expect("updated");
+        test.app.sessions().update(&session, moved).await.expect("updated");
         test.settled().await;
         let view = ask(&test, &session, Some(Format::Gemini)).await;
         assert!(view.fits && view.covered.is_some(), "{kind}: a summary was made");
@@ -241,7 +241,8 @@ async fn changes_of_what_a_block_stands_for_void_it() {
     let test = TestApp::start().await;
     let session = compacted(&test, Format::Anthropic, ON_DEMAND, window("claude-opus-5-5", 200_000)).await;
     let block = async |session: &str| ask(&test, session, Some(Format::Anthropic)).await.provider_compaction;
-    let (fork, _) = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let (fork, _) =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
     assert!(block(&session).await.is_some() && block(&fork.session.id.to_string()).await.is_some());
     for (change, voids) in
         [("edit", true), ("leave out", true), ("erase", true), ("rewind", true), ("later edit", false)]

@@ -91,7 +91,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     let ends: Vec<bool> = events.iter().map(|event| event.ends_mutation).collect();
     assert_eq!(ends, [false, false, false, false, true], "it is one mutation");
     assert_eq!(done.revision, events.last().expect("events").revision);
-    let info = test.app.get_session(&session).await.expect("the session").session;
+    let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("again", Some("{\"tries\":2}")));
     test.settled().await;
     let tokens = test.context(&session).await.context_tokens;
@@ -137,7 +137,7 @@ async fn a_replace_that_cannot_be_is_refused_before_anything_is_written() {
     assert_eq!(view(&test, &session).await, ["one", "x"]);
     let gone = refused(&test, &test.app, &session, replacing("u2", "u8 \"y\"")).await;
     assert_eq!(gone.reason, Reason::BoundaryInvalid, "a rewind left it out");
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(refused(&test, &test.app, &session, replacing("u1", "u8 \"y\"")).await.reason, Reason::SessionArchived);
     assert_eq!(test.findings().await, []);
 }
@@ -178,7 +178,7 @@ async fn the_last_message_is_the_last_of_the_conversation() {
     is_last(&session, "u2").await;
     app.undo(&session, None).await.expect("undone");
     is_last(&session, &edit).await;
-    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
     let fork = fork.0.session.id.to_string();
     is_last(&fork, &edit).await;
     app.messages().rewind(&fork, "u1", None).await.expect("rewound");
@@ -302,7 +302,7 @@ async fn a_title_and_metadata_come_with_messages_once() {
     let expecting = AppendRequest { expected_revision: Some(done.revision), ..appending("a1 \"two\"") };
     test.app.messages().append_with(&session, expecting).await.expect("history is as it was");
     let test = test.restart().await;
-    let info = test.app.get_session(&session).await.expect("the session").session;
+    let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("ebb", Some("{\"n\": 1}")));
     assert_eq!(test.findings().await, []);
 }

@@ -175,7 +175,7 @@ async fn a_fork_finds_what_it_inherited_and_nothing_else() {
     test.append(&session, TALK).await;
     let fork = async |of: &str, behind: &str| {
         let point = ForkPoint { message_id: Some(behind.to_owned()), ..ForkPoint::default() };
-        let forked = test.app.fork_session(of, point, None, String::new()).await;
+        let forked = test.app.sessions().fork(of, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let first = fork(&session, "a2").await;
@@ -283,7 +283,7 @@ async fn indexed(longhand: &Longhand, session: &str) {
     let done = async {
         loop {
             head.mark_unchanged();
-            let newest = app.get_session(session).await.expect("the session").session.revision;
+            let newest = app.sessions().get(session).await.expect("the session").session.revision;
             if longhand.store().index().indexed_to(key).await.expect("read") == newest {
                 return;
             }
@@ -336,7 +336,7 @@ async fn appends_do_not_wait_for_the_index() {
     };
     let longhand = Longhand::new(store, idle.handle(), &clock, options);
     let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
-    let (info, _) = app.create_session(new_session(window(0, 0))).await.expect("a session");
+    let (info, _) = app.sessions().create(new_session(window(0, 0))).await.expect("a session");
     let session = info.session.id.to_string();
     let key = key(&longhand, &session).await;
     for turn in 0..50 {

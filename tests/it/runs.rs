@@ -126,11 +126,12 @@ async fn a_run_that_is_not_active_writes_nothing() {
             stale.request_approval(&session, question()).await.map(drop),
             stale.submit_prompt(&session, prompt("x", Delivery::Queue)).await.map(drop),
             stale
-                .update_session(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
+                .sessions()
+                .update(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
                 .await
                 .map(drop),
             stale.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
-            stale.archive_session(&session).await.map(drop),
+            stale.sessions().archive(&session).await.map(drop),
             stale.cancel_run(&session, CancelRun::default()).await.map(drop),
         ] {
             assert_eq!(refused.expect_err("it is not the active run").reason, Reason::RunLost);
@@ -267,7 +268,7 @@ async fn a_run_that_was_asked_to_stop_ends_soon() {
     let (released, _) = test.app.release_run(&session, 4, None).await.expect("released");
     assert_eq!(ended(&released), Some(RunEndReason::Cancelled), "whatever its agent says");
     acquire(&test.app, &session).await;
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled));
     assert_eq!(test.findings().await, []);
 }

@@ -225,7 +225,7 @@ async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_
     };
     let first = once(&test).messages().append_with(&session, new()).await.expect("appended");
     let change = || SessionChange { title: Some(format!("about {SECRET}")), ..SessionChange::default() };
-    once_named(&test, "r2").update_session(&session, change()).await.expect("changed");
+    once_named(&test, "r2").sessions().update(&session, change()).await.expect("changed");
     // The hash of a request with a secret would tell whether a guess is right.
     let plain_hash = *blake3::hash(format!("the request with {SECRET}").as_bytes()).as_bytes();
     let kept: Vec<u8> = test.database().value("select payload_hash from request where request_id = 'r1'");
@@ -238,7 +238,7 @@ async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_
         assert_eq!((again.ids.clone(), again.existed_count), (appended.ids.clone(), 1), "{rules:?}");
         let again = once(&test).messages().append_with(&session, new()).await.expect("a repetition");
         assert_eq!((again.ids, again.revision), (first.ids.clone(), first.revision), "{rules:?}");
-        once_named(&test, "r2").update_session(&session, change()).await.expect("a repetition");
+        once_named(&test, "r2").sessions().update(&session, change()).await.expect("a repetition");
         for other in
             [everywhere(OTHER), NewMessage { metadata_json: Some(format!(r#"["{OTHER}"]"#)), ..everywhere(SECRET) }]
         {
@@ -297,7 +297,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let edit = EditRequest { message: "u1", parts: vec![text(SECRET)], metadata_json, ..EditRequest::default() };
     test.app.messages().edit_with(&session, edit).await.expect("edited");
-    test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
+    test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
     test.app.submit_prompt(&session, prompt).await.expect("submitted");
@@ -333,10 +333,10 @@ async fn what_other_doors_bring_is_redacted_too() {
         if let Some(action) = action {
             test.longhand.store().apply_secret_rules(rules(action)).expect("a key");
         }
-        assert!(test.app.create_session(new()).await.expect("found").1);
-        let again = test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await;
+        assert!(test.app.sessions().create(new()).await.expect("found").1);
+        let again = test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await;
         assert!(again.expect("found").1);
         let other = NewSession { title: format!("about {OTHER}"), ..new() };
-        assert_eq!(test.app.create_session(other).await.expect_err("another").reason, Reason::ClientIdReused);
+        assert_eq!(test.app.sessions().create(other).await.expect_err("another").reason, Reason::ClientIdReused);
     }
 }

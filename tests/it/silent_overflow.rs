@@ -172,7 +172,7 @@ async fn a_reply_without_space_after_its_request_is_omitted_once() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let writes = SessionChange { window: Some(window(WINDOW, 2_000)), ..SessionChange::default() };
-    test.app.update_session(&session, writes).await.expect("a window");
+    test.app.sessions().update(&session, writes).await.expect("a window");
     test.append(&session, "u9 \"and now?\"").await;
     let append_reply = async |name: &str, output| {
         let view = Some(test.context(&session).await.token);
@@ -218,7 +218,7 @@ async fn a_level_that_asks_first_only_informs_here() {
         "threshold": {"limit": {"reserve_tokens": 1000}},
         "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 300}}}}}}}"#;
     let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, asks).await.expect("a policy");
+    test.app.sessions().update(&session, asks).await.expect("a policy");
     let mut watch = test.watch().await;
     let view = Some(test.context(&session).await.token);
     let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };

@@ -286,7 +286,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     let written = turns(1, 12, 900);
     test.append(&session, &written).await;
     settled(&test, &session).await;
-    let before = test.app.get_session(&session).await.expect("found").session.revision;
+    let before = test.app.sessions().get(&session).await.expect("found").session.revision;
     let names = ["", "claude-code", "pi@1.5"].map(str::to_owned).to_vec();
     let played = test.app.simulate_presets(&session, names).await.expect("played");
     let entries: Vec<TranscriptEntry> =
@@ -305,7 +305,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
         assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
         assert!(outcome.compactions().count() > 0, "{preset} compacts");
     }
-    assert_eq!(test.app.get_session(&session).await.expect("found").session.revision, before);
+    assert_eq!(test.app.sessions().get(&session).await.expect("found").session.revision, before);
     // What a rewind left out is not played.
     test.append(&session, "u50 \"aside\"").await;
     let history = test.history(&session).await;

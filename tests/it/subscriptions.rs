@@ -371,9 +371,9 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             metadata_json: Some("{\"n\": 1}".to_owned()),
             ..SessionChange::default()
         };
-        test.app.update_session(session, change).await.expect("changed");
+        test.app.sessions().update(session, change).await.expect("changed");
         test.append(session, &turns(1, 3, 40)).await;
-        expected.push(test.app.get_session(session).await.expect("a session"));
+        expected.push(test.app.sessions().get(session).await.expect("a session"));
     }
     let request = SubscribeRequest { sessions: vec![one.clone(), two.clone()], ..from(Start::Snapshot) };
     let mut watch = stream(&test, request).await;
@@ -387,8 +387,8 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             ..SessionChange::default()
         };
         test.append(session, &turns(4, 9, 40)).await;
-        test.app.update_session(session, change).await.expect("changed");
-        test.app.archive_session(session).await.expect("archived");
+        test.app.sessions().update(session, change).await.expect("changed");
+        test.app.sessions().archive(session).await.expect("archived");
     }
     let mut found = snapshot(&mut watch).await;
     found.sort_by_key(|info| info.session.id.to_string() != one);
@@ -428,7 +428,7 @@ async fn snapshots_beside_two_writers_have_one_revision() {
                 let words = conversation(&format!("u{writer}-{turn} \"words\""));
                 app.messages().append(&session, words, None, None).await.expect("appended");
                 let change = SessionChange { title: Some(format!("{writer} {turn}")), ..SessionChange::default() };
-                app.update_session(&session, change).await.expect("changed");
+                app.sessions().update(&session, change).await.expect("changed");
             }
         }));
     }
@@ -529,7 +529,7 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let (one, two) = (test.manual_session().await, test.manual_session().await);
     test.append(&one, &turns(1, 1, 10)).await;
     let point = ForkPoint::default();
-    let forked = test.app.fork_session(&one, point, None, String::new()).await.expect("a fork");
+    let forked = test.app.sessions().fork(&one, point, None, String::new()).await.expect("a fork");
     let fork = forked.0.session.id.to_string();
     for turn in 2..12 {
         for session in [&fork, &two, &one].into_iter().take(turn % 4) {
@@ -586,7 +586,7 @@ async fn however_often_a_stream_is_lost_nothing_is() {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
     }
     // The last event matches every filter of this test.
-    test.app.archive_session(&one).await.expect("archived");
+    test.app.sessions().archive(&one).await.expect("archived");
     let all = test.events().await;
     let kinds = vec![EventKind::MessageAppended, EventKind::SessionArchived];
     let filters = [

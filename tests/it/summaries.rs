@@ -61,7 +61,7 @@ async fn summary_of(test: &TestApp, session: &str) -> String {
 
 async fn change(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
 }
 
 /// A tail of only the last message, so that there is always something to cover.
@@ -210,7 +210,7 @@ async fn every_view_names_the_author_of_its_summary() {
     let again = test.app.views().get(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
     assert_eq!(again.provenance.and_then(|found| found.compaction).map(|id| id.to_string()), Some(by_model.0));
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let fork = forked.expect("forked").0.session.id.to_string();
     assert_eq!(signed(&test, &fork).await, by_client);
 }

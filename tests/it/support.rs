@@ -291,7 +291,7 @@ impl TestApp {
 
     /// Creates a session; returns its id.
     pub(crate) async fn create(&self, new: NewSession) -> String {
-        let (info, existed) = self.app.create_session(new).await.expect("a session");
+        let (info, existed) = self.app.sessions().create(new).await.expect("a session");
         assert!(!existed);
         info.session.id.to_string()
     }
@@ -362,7 +362,7 @@ impl TestApp {
 
     /// The session's newest revision.
     pub(crate) async fn revision(&self, session: &str) -> Revision {
-        self.app.get_session(session).await.expect("the session").session.revision
+        self.app.sessions().get(session).await.expect("the session").session.revision
     }
 
     /// Follows all events from the beginning of the log.
@@ -754,7 +754,7 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
         policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, auto_off).await.expect("a policy of its own");
+    test.app.sessions().update(&session, auto_off).await.expect("a policy of its own");
     for turn in 1..=6 {
         let text = format!(
             "u{turn} \"request {turn}\"\na{turn} \"looking\" call=c{turn}\nt{turn} result=c{turn}:80000c\n\

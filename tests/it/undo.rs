@@ -274,7 +274,7 @@ async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
     let rewound = test.context(&session).await.hash;
     let fork = async |of: &str| {
-        let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(of, ForkPoint::default(), None, String::new()).await;
         forked.expect("a fork").0.session.id.to_string()
     };
     let forked = fork(&session).await;

@@ -136,7 +136,7 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
     test.append(&session, "u2 \"three\"").await;
     let later = test.context(&session).await;
     let forked = async |from: &str, point| {
-        let fork = test.app.fork_session(from, point, None, String::new()).await;
+        let fork = test.app.sessions().fork(from, point, None, String::new()).await;
         fork.expect("forked").0.session.id.to_string()
     };
     let fork = forked(&session, point).await;
@@ -170,7 +170,7 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
         assert_eq!(context.context_tokens, Some(9_005), "{change}");
         let update = async |change| {
-            test.app.update_session(&session, change).await.expect("changed");
+            test.app.sessions().update(&session, change).await.expect("changed");
         };
         match change {
             "window" => update(SessionChange { window: Some(window(50_000, 0)), ..SessionChange::default() }).await,
@@ -277,21 +277,21 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
     test.append(&small, &turns(1, 3, 400)).await;
     test.append(&large, &turns(1, 3, 100_000)).await;
     test.settled().await;
-    let known = test.app.get_session(&large).await.expect("the session").session;
+    let known = test.app.sessions().get(&large).await.expect("the session").session;
     let test = test.restart().await;
 
     let of =
         async |session: &str, name: &str| test.append(session, &format!("{name} 40c")).await.context.context_tokens;
     assert!(of(&small, "u8").await.is_some_and(|tokens| tokens > 100));
     assert_eq!(of(&large, "u8").await, None);
-    let cold = test.app.get_session(&large).await.expect("the session").session;
+    let cold = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!((cold.context, cold.revision), (known.context, known.revision + 1), "the newest decision's");
     test.context(&large).await;
     let answered = of(&large, "u9").await;
     assert_eq!(answered, Some(test.context(&large).await.context_tokens));
-    let warm = test.app.get_session(&large).await.expect("the session").session;
+    let warm = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
-    let (listed, _) = test.app.list_sessions(&crate::support::all_sessions(9)).await.expect("listed");
+    let (listed, _) = test.app.sessions().list(&crate::support::all_sessions(9)).await.expect("listed");
     assert!(listed.iter().any(|info| info.session.context == warm.context));
 }
 

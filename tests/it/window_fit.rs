@@ -87,7 +87,7 @@ async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
         assert!(fits(&test, &session).await, "{}", preset.name);
         for context in [32_000, 8_000, 3_000] {
             let change = SessionChange { window: Some(window(context, context / 8)), ..SessionChange::default() };
-            test.app.update_session(&session, change).await.expect("a smaller window");
+            test.app.sessions().update(&session, change).await.expect("a smaller window");
             settled(&test, &session).await;
             assert!(fits(&test, &session).await, "{} in {context}", preset.name);
         }
@@ -148,7 +148,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         let new = NewSummary { text: words.clone(), ..NewSummary::default() };
         test.app.supply_summary(&session, new).await.expect("supplied");
         let change = SessionChange { window: Some(window(8_000, 1_000)), ..SessionChange::default() };
-        test.app.update_session(&session, change).await.expect("changed");
+        test.app.sessions().update(&session, change).await.expect("changed");
         settled(&test, &session).await;
         assert!(fits(&test, &session).await, "{name}");
         assert_eq!(test.findings().await, [], "{name}");
@@ -203,7 +203,7 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
 
 /// The reports of a session that something fills its window.
 async fn reports(test: &TestApp, session: &str) -> usize {
-    let id = test.app.get_session(session).await.expect("the session").session.id;
+    let id = test.app.sessions().get(session).await.expect("the session").session.id;
     let events = test.events().await.into_iter().filter(|event| event.session_id == id);
     let is_report = |event: &Event| {
         matches!(&event.body, EventBody::CompactionFailed { failure, .. }
@@ -298,7 +298,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     let off = over("smolagents").await;
     let reason = test.context(&off).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::AutomaticOff);
-    let found = test.app.get_session(&off).await.expect("the session");
+    let found = test.app.sessions().get(&off).await.expect("the session");
     assert_eq!(found.over_window, Some(reason), "status and context have one reason");
     // An undo holds automatic compactions.
     let held = over("opencode@seed").await;

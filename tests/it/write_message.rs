@@ -364,7 +364,7 @@ async fn an_idle_call_ends_with_its_message() {
                 test.clock.skip_to(test.clock.now().plus_millis(limits::OPEN_TIMEOUT_MS_DEFAULT));
                 test.longhand.store().jobs().wake().await.expect("done");
             }
-            "archived" => test.app.archive_session(&session).await.map(drop).expect("archived"),
+            "archived" => test.app.sessions().archive(&session).await.map(drop).expect("archived"),
             _ => test.begin_stop(),
         }
         let ended = answer(writing).await.expect_err("it takes nothing more");

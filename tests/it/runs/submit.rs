@@ -202,7 +202,7 @@ async fn a_call_is_answered_by_one_prompt() {
     assert_eq!(refused(&test.app, &session, named).await.reason, Reason::CallAnswered);
     assert_eq!(refused(&test.app, &session, words("c2")).await.reason, Reason::CallNotFound, "none waits");
     // A rewind behind the calls has them wait again, in a fork, too.
-    let fork = test.app.fork_session(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
+    let fork = test.app.sessions().fork(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&fork, &session] {
         test.app.messages().rewind(session, "a2", None).await.expect("rewound");
@@ -218,7 +218,7 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"where?\"\na1 call=c1\nu2 \"and?\"\na2 call=c2").await;
-    let fork = test.app.fork_session(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
+    let fork = test.app.sessions().fork(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&session, &fork] {
         let mut ids = Vec::new();

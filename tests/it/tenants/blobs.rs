@@ -16,7 +16,7 @@ fn guessed() -> (String, Vec<u8>) {
 }
 
 async fn create(app: &Caller) -> String {
-    app.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string()
 }
 
 /// Appends the body and the attachment as one message.
@@ -70,7 +70,7 @@ async fn sessions_of_one_tenant_share_what_they_have() {
     let (first, second) = (create(&acme).await, create(&acme).await);
     append(&acme, &first).await;
     append(&acme, &second).await;
-    acme.fork_session(&first, ForkPoint::default(), None, String::new()).await.expect("a fork");
+    acme.sessions().fork(&first, ForkPoint::default(), None, String::new()).await.expect("a fork");
     assert_eq!(count(&test), 2);
     assert_eq!((erase(&acme, &first, false).await.sizes.blobs, count(&test)), (0, 2));
     assert_eq!((erase(&acme, &second, false).await.sizes.blobs, count(&test)), (2, 0));

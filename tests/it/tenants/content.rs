@@ -34,7 +34,7 @@ async fn used(test: &TestApp, quota: &str) -> i64 {
 
 async fn create(app: &Caller) -> String {
     let new = NewSession { preset: "opencode@seed".to_owned(), window: window(60_000, 1_000), ..NewSession::default() };
-    app.create_session(new).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(new).await.expect("a session").0.session.id.to_string()
 }
 
 async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
@@ -47,7 +47,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let (acme, other) = (of(&test, "acme"), of(&test, "other"));
     let session = create(&acme).await;
     append(&acme, &session, "u1 3000c\na1 open").await.expect("before the quotas");
-    let fork = acme.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("a fork");
+    let fork = acme.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork");
     let fork = fork.0.session.id.to_string();
     append(&acme, &fork, "u2 1000c").await.expect("in the fork");
     let quota = ContentQuota { bytes: Some(10_000), ..ContentQuota::default() };
@@ -63,7 +63,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let first = append(&again(), &fork, "u3 5000c").await.expect("there is room");
     let now = used(&test, "bytes").await;
     assert!((before + 5_000..before + 5_100).contains(&now), "{before} and {now}");
-    let revision = acme.get_session(&session).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&session).await.expect("the session").session.revision;
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
     assert_eq!(refused(append(&acme, &session, "u4 2000c").await), full);
     let long = "x".repeat(2_000);
@@ -78,13 +78,13 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     assert_eq!(refused(acme.messages().append_draft(&session, "a1", draft(&long)).await), full);
     let metadata_json = format!("{{\"note\": \"{long}\"}}");
     let new = NewSession { metadata_json: Some(metadata_json.clone()), ..NewSession::default() };
-    assert_eq!(refused(acme.create_session(new).await), full);
+    assert_eq!(refused(acme.sessions().create(new).await), full);
     let change = SessionChange { metadata_json: Some(metadata_json), ..SessionChange::default() };
-    assert_eq!(refused(acme.update_session(&session, change).await), full);
+    assert_eq!(refused(acme.sessions().update(&session, change).await), full);
     let metadata_json = Some(format!("{{\"note\": \"{}\"}}", "x".repeat(600)));
     let both = AppendRequest { messages: conversation("u4 600c"), metadata_json, ..AppendRequest::default() };
     assert_eq!(refused(acme.messages().append_with(&session, both).await), full, "they count together");
-    assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
+    assert_eq!(acme.sessions().get(&session).await.expect("the session").session.revision, revision);
     assert_eq!(used(&test, "bytes").await, now, "what was refused takes nothing");
     let repeated = append(&again(), &fork, "u3 5000c").await.expect("the earlier answer");
     assert_eq!((repeated.ids, repeated.revision), (first.ids, first.revision));

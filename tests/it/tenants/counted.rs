@@ -22,7 +22,7 @@ fn of_sessions(count: i64) -> Quota {
 
 async fn create(app: &Caller, client_id: &str) -> Result<String, Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.create_session(new).await.map(|(info, _)| info.session.id.to_string())
+    app.sessions().create(new).await.map(|(info, _)| info.session.id.to_string())
 }
 
 fn too_fast() -> (Reason, String) {
@@ -77,10 +77,10 @@ async fn a_supplied_summary_needs_room() {
     let content = ContentQuota { bytes: Some(1_000), ..ContentQuota::default() };
     hold(&test, Quota { content, ..Quota::default() }).await;
     let summary = |words: String| NewSummary { text: words, tail_start: "u2".to_owned(), ..NewSummary::default() };
-    let revision = acme.get_session(&session).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&session).await.expect("the session").session.revision;
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
     assert_eq!(refused(acme.supply_summary(&session, summary("x".repeat(2_000))).await), full);
-    assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
+    assert_eq!(acme.sessions().get(&session).await.expect("the session").session.revision, revision);
     acme.supply_summary(&session, summary("short".to_owned())).await.expect("there is room");
 }
 

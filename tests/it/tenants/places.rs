@@ -17,7 +17,7 @@ const LISTS: [&str; 6] = ["sessions", "messages", "prompts", "compactions", "exp
 
 /// A session with two of everything.
 async fn create(app: &Caller) -> String {
-    let session = app.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
+    let session = app.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string();
     app.messages()
         .append(&session, conversation("u1 \"words\"\nu2 \"words\"\nu3 \"words\""), None, None)
         .await
@@ -38,7 +38,7 @@ async fn next(app: &Caller, list: &str, session: &str, token: &str) -> Result<St
     Ok(match list {
         "sessions" => {
             let list = ListSessions { page_size: 1, page_token, ..ListSessions::default() };
-            app.list_sessions(&list).await?.1
+            app.sessions().list(&list).await?.1
         }
         "messages" => {
             let list = ListMessages { page_size: 1, page_token, ..ListMessages::default() };

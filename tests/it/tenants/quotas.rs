@@ -16,7 +16,7 @@ pub(super) fn of(test: &TestApp, tenant: &str) -> Caller {
 
 async fn create(app: &Caller, client_id: &str) -> Result<(String, bool), Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.create_session(new).await.map(|(info, existed)| (info.session.id.to_string(), existed))
+    app.sessions().create(new).await.map(|(info, existed)| (info.session.id.to_string(), existed))
 }
 
 async fn append(app: &Caller, session: &str) -> Result<(), Error> {
@@ -38,10 +38,10 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
     let quota = Quota { appends_per_second: Some(2), streams: Some(1), content };
     test.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
     create(&acme, "second").await.expect("a session");
-    let fork = acme.fork_session(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;
+    let fork = acme.sessions().fork(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;
     fork.expect("a fork");
     assert_eq!(refused(create(&acme, "fourth").await), (Reason::QuotaExceeded, "sessions".to_owned()));
-    let fork = acme.fork_session(&first, ForkPoint::default(), None, String::new()).await;
+    let fork = acme.sessions().fork(&first, ForkPoint::default(), None, String::new()).await;
     assert_eq!(refused(fork), (Reason::QuotaExceeded, "sessions".to_owned()));
     // What exists is found, and a refused request counts nothing.
     assert_eq!(create(&acme, "first").await.expect("it is there"), (first.clone(), true));
@@ -51,9 +51,9 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
 
     append(&acme, &first).await.expect("the first");
     append(&acme, &first).await.expect("the second");
-    let revision = acme.get_session(&first).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&first).await.expect("the session").session.revision;
     assert_eq!(refused(append(&acme, &first).await), (Reason::RateLimited, "appends_per_second".to_owned()));
-    assert_eq!(acme.get_session(&first).await.expect("the session").session.revision, revision);
+    assert_eq!(acme.sessions().get(&first).await.expect("the session").session.revision, revision);
     test.clock.advance(500);
     append(&acme, &first).await.expect("half a second later");
     assert_eq!(refused(append(&acme, &first).await).0, Reason::RateLimited);

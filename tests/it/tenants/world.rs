@@ -204,7 +204,7 @@ impl Writer {
             parent,
             ..NewSession::default()
         };
-        let id = self.app.create_session(new).await.expect("a session").0.session.id.to_string();
+        let id = self.app.sessions().create(new).await.expect("a session").0.session.id.to_string();
         self.add(Kind::Session, &id);
         self.add(Kind::Client, client_id);
         self.sessions.push(id.clone());
@@ -253,7 +253,7 @@ impl Writer {
                 Step::Fork(of) => {
                     let client_id = format!("{}-fork-{}", self.written.marker, self.sessions.len());
                     let (session, title) = (pick(of), self.written.marker.clone());
-                    let fork = self.app.fork_session(&session, ForkPoint::default(), Some(client_id.clone()), title);
+                    let fork = self.app.sessions().fork(&session, ForkPoint::default(), Some(client_id.clone()), title);
                     let id = fork.await.expect("a fork").0.session.id.to_string();
                     self.add(Kind::Session, &id);
                     self.add(Kind::Client, client_id);
@@ -271,9 +271,9 @@ impl Writer {
                 Step::Rename(of) => {
                     let title = Some(format!("new title of {}", self.written.marker));
                     let change = SessionChange { title, ..SessionChange::default() };
-                    self.app.update_session(&pick(of), change).await.expect("a change");
+                    self.app.sessions().update(&pick(of), change).await.expect("a change");
                 }
-                Step::Archive(of) => drop(self.app.archive_session(&pick(&(of + 1))).await),
+                Step::Archive(of) => drop(self.app.sessions().archive(&pick(&(of + 1))).await),
             }
         }
     }
@@ -287,7 +287,7 @@ impl Writer {
         let question = Question { text: words, choices, ..Question::default() };
         let approval = self.app.request_approval(session, question).await.expect("a question").0;
         self.add(Kind::Approval, approval.id);
-        self.app.add_label(session, self.written.marker.clone()).await.expect("a label");
+        self.app.sessions().add_label(session, self.written.marker.clone()).await.expect("a label");
     }
 
     /// A session whose compaction waits for the summary that a client has leased.

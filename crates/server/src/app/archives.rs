@@ -106,7 +106,7 @@ impl Caller {
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
         let imported = self.store().archives().import(archive, self.visibility.tenant.clone(), bytes).await?;
         let Imported { session, written } = imported;
-        let info = Error::answer(self.info(session).await)?;
+        let info = Error::answer(self.sessions().info(session).await)?;
         self.named.add(&info.session.id.to_string());
         Ok(ImportedArchive { info, written })
     }

@@ -51,7 +51,7 @@ impl Fixture {
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
-        let (created, _) = app.create_session(Default::default()).await.expect("a session");
+        let (created, _) = app.sessions().create(Default::default()).await.expect("a session");
         let session = created.session.id.to_string();
         let key = store.sessions().find(&Visibility::default(), &session).await.expect("it is there");
         Self { longhand, app, store, session, key, _directory: directory }
@@ -273,7 +273,7 @@ async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.expect("a caller");
     }
-    let now = fixture.app.get_session(&fixture.session).await.expect("a session").session.context;
+    let now = fixture.app.sessions().get(&fixture.session).await.expect("a session").session.context;
     assert_eq!(now, Some(fixture.load().await.context()));
 }
 

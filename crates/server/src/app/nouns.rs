@@ -30,4 +30,6 @@ nouns! {
     messages: Messages,
     /// The views of sessions.
     views: Views,
+    /// Sessions and lists of them.
+    sessions: Sessions,
 }

@@ -49,7 +49,7 @@ impl SessionService for Sessions {
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (info, existed) = caller.create_session(read_new(request.into_inner())).await?;
+        let (info, existed) = caller.sessions().create(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
             secret_findings: secret_findings(&caller),
             session: Some(session(info)),
@@ -63,9 +63,9 @@ impl SessionService for Sessions {
         request: Request<pb::GetSessionRequest>,
     ) -> Result<Response<pb::GetSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let info = caller.get_session(&request.get_ref().session_id).await?;
+        let info = caller.sessions().get(&request.get_ref().session_id).await?;
         let over_window = info.over_window.clone().map(over_window);
-        let said_lines = caller.said_lines(&request.get_ref().session_id).await?;
+        let said_lines = caller.sessions().said_lines(&request.get_ref().session_id).await?;
         Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window, said_lines }))
     }
 
@@ -75,7 +75,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::ListSessionsResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let has_tokens = request.get_ref().include_page_tokens;
-        let listed = caller.list_sessions_with_tokens(&read_list(request.into_inner())?).await?;
+        let listed = caller.sessions().list_with_tokens(&read_list(request.into_inner())?).await?;
         let (sessions, next_page_token) = listed;
         let (sessions, tokens): (_, Vec<_>) = sessions.into_iter().map(|(info, token)| (session(info), token)).unzip();
         let page_tokens = if has_tokens { tokens } else { Vec::new() };
@@ -91,7 +91,7 @@ impl SessionService for Sessions {
             request.into_inner();
         let conditions = read_conditions(parent_session_id, include_archived, filter)?;
         let after = Some(after_cursor.as_str()).filter(|cursor| !cursor.is_empty());
-        let watch = caller.watch_sessions(&conditions, after).await?;
+        let watch = caller.sessions().watch(&conditions, after).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(frames(watch, delivery.clone()));
         response.extensions_mut().insert(delivery);
@@ -101,7 +101,7 @@ impl SessionService for Sessions {
     async fn add_label(&self, request: Request<pb::AddLabelRequest>) -> Result<Response<pb::AddLabelResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AddLabelRequest { session_id, label, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = caller.add_label(&session_id, label).await?;
+        let SessionChanged { info, revision, seq } = caller.sessions().add_label(&session_id, label).await?;
         Ok(Response::new(pb::AddLabelResponse {
             session: Some(session(info)),
             revision,
@@ -116,7 +116,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::RemoveLabelResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RemoveLabelRequest { session_id, label, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = caller.remove_label(&session_id, label).await?;
+        let SessionChanged { info, revision, seq } = caller.sessions().remove_label(&session_id, label).await?;
         Ok(Response::new(pb::RemoveLabelResponse {
             session: Some(session(info)),
             revision,
@@ -132,7 +132,7 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let SessionChanged { info, revision, seq } = caller.update_session(&id, read_change(request)).await?;
+        let SessionChanged { info, revision, seq } = caller.sessions().update(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
             secret_findings: secret_findings(&caller),
             session: Some(session(info)),
@@ -149,8 +149,8 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ArchiveSessionRequest { session_id, restore, .. } = request.into_inner();
         let changed = match restore {
-            true => caller.restore_session(&session_id).await?,
-            false => caller.archive_session(&session_id).await?,
+            true => caller.sessions().restore(&session_id).await?,
+            false => caller.sessions().archive(&session_id).await?,
         };
         let SessionChanged { info, revision, seq } = changed;
         Ok(Response::new(pb::ArchiveSessionResponse {
@@ -172,7 +172,7 @@ impl SessionService for Sessions {
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let (info, existed) = caller.fork_session(&session_id, point, client_id, title).await?;
+        let (info, existed) = caller.sessions().fork(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
             secret_findings: secret_findings(&caller),
             session: Some(session(info)),

@@ -83,7 +83,7 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
         "sessions" => {
             let conditions = SessionConditions { archived: true, ..SessionConditions::default() };
             let wanted = ListSessions { page_size: 1, page_token: token, conditions, ..ListSessions::default() };
-            Ok(app.list_sessions(&wanted).await?.1)
+            Ok(app.sessions().list(&wanted).await?.1)
         }
         _ => {
             let (compactions, _) = app.list_compactions("s1", 10, "").await?;

@@ -127,7 +127,7 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
             refused.push((what, error));
         }
     };
-    note("session", app.get_session("s1").await.map(drop));
+    note("session", app.sessions().get("s1").await.map(drop));
     match table {
         "event" => note("events", all_events(app).await),
         "draft" | "session" => {}
@@ -182,7 +182,7 @@ async fn verify(longhand: &Longhand) -> Result<(), Error> {
 
 /// All answers of the other session, as text.
 async fn answers_of_other(app: &Caller) -> Result<String, Error> {
-    let session = app.get_session("s2").await?;
+    let session = app.sessions().get("s2").await?;
     let context = app.views().get("s2", ContextRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
     let messages = app.messages().list("s2", list).await?;

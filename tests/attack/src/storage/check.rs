@@ -154,7 +154,7 @@ impl Check<'_> {
         let store = self.running.longhand.store();
         if let Act::Create(_) | Act::Fork(_) = &request.act {
             let name = if let Act::Fork(name) = &request.act { name } else { &request.session };
-            let session = app_of(self).get_session(name).await.ok()?.session;
+            let session = app_of(self).sessions().get(name).await.ok()?.session;
             return Some(Answer { ids: vec![session.id.0], revision: None });
         }
         let session = store.sessions().find(&longhand::store::Visibility::default(), &request.session).await.ok()?;
@@ -328,7 +328,7 @@ impl Check<'_> {
         self.running.settle_for_sure().await?;
         for session in self.sessions() {
             // Skips a session that was never created, or that is archived.
-            let Ok(info) = app_of(self).get_session(&session).await else { continue };
+            let Ok(info) = app_of(self).sessions().get(&session).await else { continue };
             if info.session.state != longhand::model::session::SessionState::Active {
                 continue;
             }
@@ -402,7 +402,7 @@ async fn history(app: &Caller, session: &str) -> Result<Result<Vec<Message>, lon
 
 /// A session's own events, without the inherited ones of a fork; an error if there is no such session.
 async fn own_events(running: &Running, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
-    let info = match soon("a session", running.app.get_session(session)).await? {
+    let info = match soon("a session", running.app.sessions().get(session)).await? {
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),
     };

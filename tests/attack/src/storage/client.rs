@@ -207,7 +207,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
     let at = |ids: Vec<Uuid>, revision: Revision| Answer { ids, revision: Some(revision) };
     Ok(match &request.act {
         Act::Create(new) => {
-            let (info, _) = caller.create_session((**new).clone()).await?;
+            let (info, _) = caller.sessions().create((**new).clone()).await?;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Append(messages) => {
@@ -252,18 +252,18 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
         }
         Act::Fork(client_id) => {
             let point = ForkPoint::default();
-            let (info, _) = caller.fork_session(session, point, Some(client_id.clone()), String::new()).await?;
+            let (info, _) = caller.sessions().fork(session, point, Some(client_id.clone()), String::new()).await?;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Title(title) => {
             let change = SessionChange { title: Some(title.clone()), ..SessionChange::default() };
-            let changed = caller.update_session(session, change).await?;
+            let changed = caller.sessions().update(session, change).await?;
             at(Vec::new(), changed.revision)
         }
         Act::Archive(restore) => {
             let changed = match restore {
-                true => caller.restore_session(session).await?,
-                false => caller.archive_session(session).await?,
+                true => caller.sessions().restore(session).await?,
+                false => caller.sessions().archive(session).await?,
             };
             at(Vec::new(), changed.revision)
         }
