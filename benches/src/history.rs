@@ -72,7 +72,7 @@ async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Re
         }
         append(vec![tail]).await;
         let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-        app.supply_summary(&id, summary).await.expect("a summary");
+        app.compactions().supply_summary(&id, summary).await.expect("a summary");
         append((0..100).map(words).collect()).await;
         let before = store.upkeep().rows_read();
         let p50 = views(app, &id, 50).await;

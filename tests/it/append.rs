@@ -271,7 +271,7 @@ async fn an_archived_session_takes_nothing() {
         app.messages().rewind(&session, "u1", None).await.map(drop),
         app.messages().edit(&session, "u1", &[text("x")], None).await.map(drop),
         app.messages().pin(&session, "u1").await.map(drop),
-        app.undo(&session, None).await.map(drop),
+        app.compactions().undo(&session, None).await.map(drop),
         app.sessions()
             .update(
                 &session,

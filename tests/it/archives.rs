@@ -268,20 +268,20 @@ async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
     let start = async |session: &str| {
         source.append(session, &turns(1, 8, 400)).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        source.app.start_compaction(session, wanted).await.expect("there is something to compact").0
+        source.app.compactions().start(session, wanted).await.expect("there is something to compact").0
     };
     start(&busy).await;
     script.held().await;
     // The only worker is busy.
     let waiting = start(&session).await.id.to_string();
-    source.app.cancel_compaction(&waiting).await.expect("cancelled");
-    let ended = source.app.get_compaction(&waiting).await.expect("the compaction");
+    source.app.compactions().cancel(&waiting).await.expect("cancelled");
+    let ended = source.app.compactions().get(&waiting).await.expect("the compaction");
     assert!(ended.failure.is_some() && ended.end_time.is_some() && ended.end_revision.is_none(), "{ended:?}");
     let lines = export(&source.app, &session).await.expect("exported");
     script.release();
     let target = TestApp::start().await;
     import(&target.app, &lines).await.expect("imported");
-    assert_eq!(target.app.get_compaction(&waiting).await.expect("the compaction"), ended);
+    assert_eq!(target.app.compactions().get(&waiting).await.expect("the compaction"), ended);
 }
 
 #[tokio::test]

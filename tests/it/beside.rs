@@ -78,13 +78,13 @@ async fn parts(test: &TestApp, session: &str) -> Vec<String> {
 /// Has everything summarized but for the messages from the one with this id on.
 async fn compact(test: &TestApp, session: &str, tail_start: &str) {
     let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("asked");
+    test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
 }
 
 async fn supply(test: &TestApp, session: &str, words: &str, tail_start: &str) {
     let new = NewSummary { text: words.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
 /// The claims that the newest summary was reported for.
@@ -114,7 +114,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, conversation("u3 \"go on\"")).await;
     let mut watch = test.watch().await;
     let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     summarizer.held().await;
     let passes = runs("k4", "cargo test -p parser", false, "test result: ok. 11 passed; 0 failed; 0 ignored");
     append(&test, &session, vec![passes, says("u4", "Ana says it can go out with the Zanzibar build.")]).await;

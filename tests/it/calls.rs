@@ -203,7 +203,7 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     append(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    test.by("one").supply_summary(&session, new).await.expect("supplied");
+    test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
     append(&test, &session, "two", "a5 \"two\" call=c").await;
     append(&test, &session, "one", "t1 result=c:of-one").await;
     assert_eq!(answers_to(&test, &session, "two").await, [INTERRUPTED]);
@@ -219,7 +219,7 @@ async fn a_pinned_call_keeps_its_result_and_takes_no_other() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
     test.by("one").messages().pin(&session, "a1").await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-    test.by("one").supply_summary(&session, new).await.expect("supplied");
+    test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
     assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
     append(&test, &session, "one", "t3 result=c:again").await;
     assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
@@ -234,7 +234,7 @@ async fn calls_and_results_are_pinned_together_whichever_is_named() {
         append(&test, &session, "one", &format!("{one} call=e\nt3 result=e:of-e\nu2 \"on\"")).await;
         let new =
             NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-        test.by("one").supply_summary(&session, new).await.expect("supplied");
+        test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
         let alone = test.context(&session).await.messages;
         test.by("one").messages().pin(&session, named).await.expect("pinned");
         assert_eq!(answers_to(&test, &session, "one").await, ["of-c", "of-d"], "{named}");

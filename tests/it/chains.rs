@@ -47,7 +47,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
         test.append(&session, &turns(first, first + 3, 400)).await;
         let view = test.context(&session).await;
         before.push((view.hash, view.messages.len()));
-        let started = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await;
+        let started = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
         started.unwrap_or_else(|error| panic!("{number}: {error}"));
         test.settled().await;
         let view = test.context(&session).await;
@@ -57,7 +57,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     assert_eq!(script.asked().len(), COMPACTIONS);
     // Undoing the last one restores exactly the view before it; the others have later messages after them.
     for (undone_count, (hash, length)) in before.iter().rev().enumerate() {
-        test.app.undo(&session, None).await.expect("there is one");
+        test.app.compactions().undo(&session, None).await.expect("there is one");
         let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
         let view = test.app.views().get(&session, known).await.expect("a view");
         assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");

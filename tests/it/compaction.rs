@@ -82,7 +82,8 @@ fn terminal(watch: &Watch) -> usize {
 async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction, bool) {
     let started = test
         .app
-        .start_compaction(
+        .compactions()
+        .start(
             session,
             NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
         )
@@ -121,7 +122,7 @@ async fn crossing_the_threshold_compacts_once() {
     let covered = usize::try_from(outcome.covered_count).expect("small");
     assert_eq!(script.asked()[0].messages.len(), covered);
     assert_eq!(covered + (tail.len() - 2), 18, "covered or shown");
-    let listed = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    let listed = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!((listed.state, listed.outcome), (CompactionState::Done, Some(*outcome)));
     assert_eq!(test.history(&session).await.len(), 18, "the history is as it was written");
 }
@@ -222,7 +223,7 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
     let failed = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUMMARIZER_UNAVAILABLE");
-    let ended = test.app.get_compaction(&compaction.id.to_string()).await.expect("it is listed");
+    let ended = test.app.compactions().get(&compaction.id.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Dead);
     check_ends(&test).await;
 }
@@ -304,7 +305,7 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
         panic!("another body")
     };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
-    let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    let ended = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
     assert_eq!(shown(&test.context(&session).await).len(), 2);
     check_ends(&test).await;
@@ -318,14 +319,14 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
     // The messages before the first request are left out, so that no summary will cover them.
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
     assert_eq!(test.context(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
     let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
@@ -392,7 +393,7 @@ async fn a_cancelled_compaction_changes_nothing() {
     script.held().await;
     let (queued, _) = start(&test, &session, "other").await;
     let revision = test.revision(&session).await;
-    let cancel = async |id: String| test.app.cancel_compaction(&id).await;
+    let cancel = async |id: String| test.app.compactions().cancel(&id).await;
     let waiting = cancel(queued.id.to_string()).await.expect("cancelled");
     assert_eq!(waiting.state, CompactionState::Cancelled);
     assert_eq!(test.revision(&session).await, revision, "what never began has no end in the log");
@@ -431,11 +432,11 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
-    let (undone, receipt) = test.app.undo(&session, None).await.expect("undone");
+    let (undone, receipt) = test.app.compactions().undo(&session, None).await.expect("undone");
     let Reversed::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
-    let error = test.app.undo(&session, None).await.expect_err("there was one");
+    let error = test.app.compactions().undo(&session, None).await.expect_err("there was one");
     assert_eq!(error.reason, Reason::NothingToUndo);
     // The view is over the threshold again, but an undo holds automatic compactions.
     test.append(&session, "a10 \"more\"").await;
@@ -454,7 +455,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
     let mut watch = test.watch().await;
     cross(&test, &session).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     // The scheduler may be evaluating the session at this moment, and treat it as held.
     test.append(&session, "u10 \"go on\"").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -476,11 +477,11 @@ async fn undo_pops_the_newest_compaction() {
         assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "chained summaries are one");
     }
     test.append(&session, "a30 \"later messages stay\"").await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert!(lines.contains(&"assistant summary: s1".to_owned()));
     assert!(lines.contains(&"assistant shown: later messages stay".to_owned()));
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines.len(), 49, "everything is back: {lines:?}");
     check_ends(&test).await;
@@ -557,7 +558,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.start_compaction(&session, NewCompaction::of(kind)).await;
+        let refused = test.app.compactions().start(&session, NewCompaction::of(kind)).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
@@ -589,7 +590,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let mut watch = test.watch().await;
     let whole = test.context(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune));
+    let ask = || test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune));
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")
@@ -615,7 +616,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     assert!(outcome.tokens_after < outcome.tokens_before);
     assert_eq!(test.history(&session).await, history);
     assert_eq!(ask().await.expect_err("done").reason, Reason::NothingToCompact);
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(test.context(&session).await.hash, whole);
     check_ends(&test).await;
 }
@@ -651,7 +652,7 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let supply = async |new, caller: Caller| caller.supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| caller.compactions().supply_summary(&session, new).await;
     let (compaction, receipt) = supply(summary("u3", "a3"), test.once("s", "1")).await.expect("supplied");
     assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
     let lines = shown(&test.context(&session).await);
@@ -688,11 +689,11 @@ async fn a_summary_that_does_not_fit_the_session_is_refused() {
         (summary("u3", "nobody"), Reason::MessageNotFound),
         (expecting(before - 1), Reason::RevisionMismatch),
     ] {
-        let refused: Result<_, Error> = test.app.supply_summary(&session, new.clone()).await;
+        let refused: Result<_, Error> = test.app.compactions().supply_summary(&session, new.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
     }
     assert_eq!(test.revision(&session).await, before);
-    test.app.supply_summary(&session, expecting(before)).await.expect("nothing came since");
+    test.app.compactions().supply_summary(&session, expecting(before)).await.expect("nothing came since");
 }
 
 #[tokio::test]
@@ -700,7 +701,7 @@ async fn a_supplied_summary_covers_nothing_that_is_still_written() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
-    let supply = async |new, caller: Caller| caller.supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| caller.compactions().supply_summary(&session, new).await;
     let (first, receipt) = supply(summary("", ""), test.once("s", "1")).await.expect("supplied");
 
     test.append(&session, "u2 \"three\"\na2 open").await;
@@ -744,7 +745,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let mut watch = test.watch().await;
-    let report = || test.app.report_overflow(&session, refused("prompt is too long: 9 tokens"));
+    let report = || test.app.compactions().report_overflow(&session, refused("prompt is too long: 9 tokens"));
     let (started, joined) = report().await.expect("taken");
     assert_eq!((started.request.trigger, joined), (Trigger::Overflow, false));
     watch.wait_for(EventKind::Compacted).await;
@@ -765,7 +766,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
 async fn reports_without_an_overflow_or_with_automatic_compaction_off_are_refused() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
-    let report = |message: &str| test.app.report_overflow(&session, refused(message));
+    let report = |message: &str| test.app.compactions().report_overflow(&session, refused(message));
     let error = report("rate limit reached, too many requests").await.expect_err("no overflow");
     assert_eq!(error.reason, Reason::OverflowNotRecognized);
     override_policy(&test, &session, "{\"trigger\": {\"auto\": false}}").await;

@@ -275,7 +275,7 @@ async fn reading_does_not_reduce_a_session_on_hold() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_400)).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     test.settled().await;
     let view = test.context(&session).await;
     assert_eq!((view.fits, view.pending), (false, None));
@@ -303,7 +303,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     let last = thought("well").await;
     assert_eq!(test.context(&session).await.empty, [silent], "it says nothing");
     let wanted = NewCompaction::of(CompactionKind::Prune);
-    test.app.start_compaction(&session, wanted).await.expect("old thoughts can be cleared");
+    test.app.compactions().start(&session, wanted).await.expect("old thoughts can be cleared");
     test.settled().await;
     let view = test.context(&session).await;
     let range = RevisionRange { first: first.first, last: silent.last };

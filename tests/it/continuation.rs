@@ -74,11 +74,11 @@ async fn an_interrupted_turn_is_asked_to_go_on_by_a_recorded_message() {
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines[lines.len() - 2..], [GO_ON.to_owned(), "assistant shown: so be it".to_owned()]);
     let compacted = test.context(&session).await.hash;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert!(!lines.iter().any(|line| line == GO_ON), "{lines:?}");
     assert_eq!(test.context_as_of(&session, whole).await.hash, before);
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(test.context(&session).await.hash, compacted);
     let mut watch = test.watch().await;
     test.append(&session, &turns(11, 20, WORDS)).await;
@@ -129,7 +129,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     test.append(&by_hand, &unfinished().replace("u9", "u29").replace("a9", "a29")).await;
     let mut watch = test.watch().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&by_hand, wanted).await.expect("something to compact");
+    test.app.compactions().start(&by_hand, wanted).await.expect("something to compact");
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(derived(&test, &by_hand, MessageKind::Continuation).await, []);
@@ -142,7 +142,7 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
     let before = test.context(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let view = test.context(&session).await;
@@ -164,8 +164,8 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
     test.append(&session, "a90 \"it rises\"").await;
     assert_eq!(shown(&test.context(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
     test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
-    test.app.undo(&session, None).await.expect("the rewind is undone");
-    test.app.undo(&session, None).await.expect("the compaction is undone");
+    test.app.compactions().undo(&session, None).await.expect("the rewind is undone");
+    test.app.compactions().undo(&session, None).await.expect("the compaction is undone");
     let as_before = test.context(&session).await;
     assert_eq!(shown(&as_before)[as_before.messages.len() - 2], "user shown: what does the plot media");
     test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
@@ -219,7 +219,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     let late = with_image(&test).await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.append(&late, "a90 open").await;
-    test.app.report_overflow(&late, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&late, overflow).await.expect("taken");
     assert_eq!(began().await.len(), 3);
     let finish = failure("prompt is too long: 9 tokens");
     test.app.messages().finish(&late, "a90", finish, None).await.expect("sealed");
@@ -258,9 +258,9 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let continued = test.context(&session).await.hash;
     let forked = fork(&test, &session).await;
     assert_eq!(test.context(&forked).await.hash, continued);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, before);
-    test.app.redo(&forked, None).await.expect("redone");
+    test.app.compactions().redo(&forked, None).await.expect("redone");
     assert_eq!(test.context(&forked).await.hash, continued);
     assert_eq!(test.context(&session).await.hash, continued);
 
@@ -268,13 +268,13 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let asked = test.context(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replayed = test.context(&session).await.hash;
     let forked = fork(&test, &session).await;
     assert_eq!(test.context(&forked).await.hash, replayed);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, asked);
     assert_eq!(test.context(&session).await.hash, replayed);
     assert_eq!(test.findings().await, []);
@@ -286,14 +286,14 @@ async fn a_replay_can_be_edited_like_the_request_that_it_replaces() {
     let session = with_image(&test).await;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replay = derived(&test, &session, MessageKind::Replay).await[0].id.to_string();
     test.app.messages().edit(&session, &replay, &[text("never mind the plot")], None).await.expect("edited");
     let last = || async { shown(&test.context(&session).await).pop() };
     assert_eq!(last().await.as_deref(), Some("user shown: never mind the plot"));
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(last().await.as_deref(), Some("user added: what does the plot [attached image/png: plot.png]"));
     assert_eq!(test.findings().await, []);
 }

@@ -59,7 +59,7 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let mut watch = test.watch().await;
     let event = watch.wait_for(EventKind::Compacted).await;
     let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
-    let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
+    let stored = test.app.compactions().get(&compaction.to_string()).await.expect("a compaction");
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
     let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session");
     let source = test.longhand.store().views().source(key, None).await.expect("the view");
@@ -80,7 +80,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
         let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
         let (session, shows) = failing(&test, policy).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert!(summary.starts_with(begins), "{policy}: {summary}");
@@ -94,7 +94,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
     test.app.messages().append(&session, passes, None, None).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
-    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;
     assert!(outcome.contradictions.is_empty() && summary.starts_with(CLAIM), "{outcome:?} {summary}");
     assert!(summary.contains("\n- `mix test` passed (`9 tests, 0 failures`)"), "{summary}");
@@ -108,7 +108,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
         let (session, shows) = failing(&test, "correct").await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: words.clone(), supplied, ..TaskReply::default() }).await;
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)]);
@@ -119,7 +119,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
     let test = TestApp::start().await;
     let (session, shows) = failing(&test, "correct").await;
     let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-    let (supplied, _) = test.app.supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!(supplied.outcome, Some(outcome.clone()));
     assert_eq!(summary.split_once("# Record of what happened\n").map(|(text, _)| text), Some(words.as_str()));

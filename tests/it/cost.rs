@@ -39,7 +39,7 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
     test.settled().await;
     let rows_of_append = test.longhand.store().upkeep().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     // The decision loads the session, with all messages before it.
     test.settled().await;
     append(vec![message; 100]).await;

@@ -64,7 +64,7 @@ async fn summarized(test: &TestApp, session: &str, number: usize) -> String {
 
 async fn compact(test: &TestApp, session: &str, number: usize) -> String {
     let wanted = NewCompaction { tail_start: format!("u-tail{number}"), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("asked");
+    test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
     summary_of(test, session).await
 }
@@ -118,14 +118,14 @@ async fn five_rounds_keep_what_one_keeps() {
     // A fork goes on from the same originals, although the digest that it would go on from is gone.
     assert_eq!(summarized(&test, &fork, ROUNDS).await, once);
     // So does what comes behind an undo.
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_ne!(summary_of(&test, &session).await, once);
     assert_eq!(compact(&test, &session, ROUNDS).await, once);
     // An archive has no digests.
     let lines = crate::archives::export(&test.app, &fork).await.expect("exported");
     let other = TestApp::start().await;
     crate::archives::import(&other.app, &lines).await.expect("imported");
-    other.app.undo(&fork, None).await.expect("undone");
+    other.app.compactions().undo(&fork, None).await.expect("undone");
     assert_eq!(compact(&other, &fork, ROUNDS).await, once);
     assert_eq!(test.findings().await, []);
     assert_eq!(other.findings().await, []);
@@ -148,7 +148,7 @@ async fn the_tenth_summary_reads_no_originals_of_the_others() {
     };
     let with_digest = rows_of_compaction().await;
     // Behind an undo the digest is gone, and the originals are read: 29 messages of nine rounds.
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let without = rows_of_compaction().await;
     assert!(with_digest + 25 < without, "{with_digest} and {without}");
 }
@@ -221,7 +221,7 @@ async fn the_summaries_of_others_are_sources_beside_the_originals() {
         tail_start: "u-tail3".to_owned(),
         ..NewSummary::default()
     };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     summarized(&test, &session, 4).await;
     let last = summarized(&test, &session, ROUNDS).await;
     assert_current(&last);

@@ -55,14 +55,14 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
             "the newest counts"
         );
     }
-    app.undo(&fork, None).await.expect("undone");
+    app.compactions().undo(&fork, None).await.expect("undone");
     assert_eq!(shown_and_omitted(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
     for _ in 0..3 {
-        app.undo(&session, None).await.expect("undone");
+        app.compactions().undo(&session, None).await.expect("undone");
     }
     let back = test.context(&session).await;
     assert_eq!((&back.messages, back.hash), (&before.messages, before.hash));
-    assert_eq!(app.redo(&session, None).await.map(|_| ()).ok(), Some(()));
+    assert_eq!(app.compactions().redo(&session, None).await.map(|_| ()).ok(), Some(()));
     assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
 
     let sealed_flags = test.events().await.into_iter().filter_map(|event| match event.body {
@@ -87,7 +87,7 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
         tail_start: "u3".to_owned(),
         ..Default::default()
     };
-    app.supply_summary(&session, summary).await.expect("supplied");
+    app.compactions().supply_summary(&session, summary).await.expect("supplied");
     let a2 = app.messages().get(&session, "a2").await.expect("kept").0.revision;
     let view = test.context(&session).await;
     let covered = view.covered.as_ref().expect("a summary");
@@ -96,7 +96,7 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     // A replacement in its place ends the summary, which does not cover it.
     app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     assert_eq!(test.context(&session).await.covered, None);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     assert!(test.context(&session).await.covered.is_some());
     assert_eq!(test.findings().await, []);
 }
@@ -233,9 +233,9 @@ async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     test.app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     let mut watch = test.watch().await;
     let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
@@ -326,7 +326,7 @@ async fn an_edit_has_metadata_of_its_own() {
     app.messages().edit_with(&session, with(vec![text("dos")], second.clone())).await.expect("edited");
     let edited = test.context(&session).await;
     assert_eq!(metadata(&edited), second);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     let other = given("{\"other\": 2}");
     app.messages().edit_with(&session, with(vec![text("dos")], other.clone())).await.expect("edited");
     let again = test.context(&session).await;

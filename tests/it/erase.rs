@@ -181,7 +181,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
 /// Supplies a summary of everything before a message.
 async fn supply(test: &TestApp, session: &str, text: &str, tail_start: &str) {
     let summary = NewSummary { text: text.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(session, summary).await.expect("supplied");
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     test.append(&session, &turns(1, 6, 200)).await;
     supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
     supply(&test, &session, &noise("of all of it", 500), "u4").await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let texts = contents(&test, "select parts from message where kind = 4");
     let text_of = |name: &str| noise(name, 90).into_bytes();
     let texts = [texts, vec![text_of("of u1 and u2"), text_of("of all of it")]].concat();
@@ -205,7 +205,7 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let view = test.context(&session).await;
     assert_eq!(view.messages.len(), 12, "nothing stands for the history any more");
     assert!(view.covered.is_none());
-    let redone = test.app.redo(&session, None).await;
+    let redone = test.app.compactions().redo(&session, None).await;
     assert_eq!(redone.expect_err("it has no text").reason, Reason::NothingToRedo);
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
@@ -351,7 +351,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
         test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
         test.app.sessions().restore(&session).await.map(drop),
         test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
-        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
         test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);

@@ -49,7 +49,7 @@ async fn large(test: &TestApp) -> (String, String) {
     for (text, tail_start) in [("secret words, summed up", "u101"), ("secret words, more of them", "u301")] {
         let (text, tail_start) = (filler(text, 100), tail_start.to_owned());
         let new = NewSummary { text, tail_start, summarizer: "test".to_owned(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     }
     test.app
         .messages()

@@ -121,7 +121,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             let session = long_session(&test, &preset.name).await;
             let before = test.context(&session).await.hash;
             let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
-            match test.app.start_compaction(&session, wanted).await {
+            match test.app.compactions().start(&session, wanted).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
                     test.settled().await;
@@ -148,7 +148,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let cover = async |session: &str, tail_start: &str| {
         let summary =
             NewSummary { text: "Talk.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-        let (done, _) = test.app.supply_summary(session, summary).await.expect("supplied");
+        let (done, _) = test.app.compactions().supply_summary(session, summary).await.expect("supplied");
         done.id.to_string()
     };
     let names = async |session: &str, id: &str| -> Vec<String> {
@@ -178,7 +178,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
         let error = test.app.messages().expand(other, unseen, 0, "").await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::CompactionNotFound);
     }
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(names(&session, &third).await.len(), 12);
     test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
@@ -217,7 +217,7 @@ async fn ids_that_cannot_be_expanded_are_refused() {
     let messages = conversation("u9 \"more\"");
     test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let summary = NewSummary { text: "Talk.".to_owned(), tail_start: "u8".to_owned(), ..NewSummary::default() };
-    let (done, _) = test.app.supply_summary(&session, summary).await.expect("supplied");
+    let (done, _) = test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     let page = test.app.messages().expand(&session, &done.id.to_string(), 5, "").await.expect("a page");
     assert_eq!(page.messages.len(), 5);
     let other_list =

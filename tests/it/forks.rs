@@ -93,7 +93,7 @@ async fn every_message_that_a_compaction_left_out_can_be_gone_back_to() {
                 assert_eq!(last, Some(message.id), "{preset}: {:?}", message.client_id);
             }
             while shown(&test.context(&session).await) != before {
-                test.app.undo(&session, None).await.expect("undone");
+                test.app.compactions().undo(&session, None).await.expect("undone");
             }
         }
         assert_eq!(test.findings().await, []);
@@ -221,7 +221,7 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     let compacted = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, compacted);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
     assert_eq!(test.context(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
@@ -238,14 +238,14 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let deeper = fork(&test, &forked, ForkPoint::default()).await;
     assert_eq!(test.context(&deeper).await.hash, pruned);
-    test.app.undo(&deeper, None).await.expect("undone");
+    test.app.compactions().undo(&deeper, None).await.expect("undone");
     assert_eq!(test.context(&deeper).await.hash, whole);
     for other in [&session, &forked] {
         assert_eq!(test.context(other).await.hash, pruned);

@@ -228,7 +228,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     test.settled().await;
     let before = summaries(&test).await;
     let by_hand = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&session, by_hand).await.expect("it is not held");
+    test.app.compactions().start(&session, by_hand).await.expect("it is not held");
     test.settled().await;
     assert_eq!(summaries(&test).await, before + 1);
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
@@ -436,11 +436,11 @@ async fn the_status_counts_the_results_of_compactions() {
     assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), std::slice::from_ref(&full));
     assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
 
-    test.app.undo(&done, None).await.expect("undone");
+    test.app.compactions().undo(&done, None).await.expect("undone");
     test.settled().await;
     assert_eq!(statistics().await.undo_count, 1);
     let summary = NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&done, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&done, summary).await.expect("supplied");
     let supplied =
         statistics().await.counters.into_iter().find(|counter| counter.level.is_none()).expect("it is counted");
     assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
@@ -481,11 +481,11 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     test.app.messages().pin(&session, "u1").await.expect("pinned");
     // … and a provider's refusal start no compaction.
     let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
-    let error = test.app.report_overflow(&session, refused).await.expect_err("switched off");
+    let error = test.app.compactions().report_overflow(&session, refused).await.expect_err("switched off");
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    let by_hand = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await;
+    let by_hand = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
     by_hand.expect("whoever asks gets it");
 }
 

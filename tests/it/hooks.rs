@@ -66,7 +66,7 @@ impl Setup {
         let event = self.watch.wait_for(EventKind::CompactionFailed).await;
         let EventBody::CompactionFailed { failure, compaction } = event.body else { panic!("another body") };
         self.test.settled().await;
-        let ended = self.test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+        let ended = self.test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
         assert_eq!(ended.state, CompactionState::Failed);
         assert!(self.script.asked().is_empty(), "nobody was asked for a summary");
         assert!(self.test.context(&self.session).await.covered.is_none());
@@ -149,7 +149,7 @@ async fn a_program_is_asked_before_the_first_summary_even_if_a_larger_tail_left_
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
     let refused = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, refused).await.expect("taken");
+    test.app.compactions().report_overflow(&session, refused).await.expect("taken");
     let event = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = event.body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "HOOK_REFUSED");

@@ -11,7 +11,8 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     let session = crate::support::prunable(&test).await;
     let mut watch = test.watch().await;
     test.app
-        .start_compaction(&session, NewCompaction::of(CompactionKind::Prune))
+        .compactions()
+        .start(&session, NewCompaction::of(CompactionKind::Prune))
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;

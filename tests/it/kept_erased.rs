@@ -251,19 +251,20 @@ async fn the_text_of_an_erased_summary_is_refused() {
     };
     let first = test.manual_session().await;
     test.append(&first, &turns(1, 4, 300)).await;
-    test.app.supply_summary(&first, new(true)).await.expect("supplied");
+    test.app.compactions().supply_summary(&first, new(true)).await.expect("supplied");
     erase_message(&test, &first, "u2").await;
     let second = test.manual_session().await;
     test.append(&second, &turns(1, 4, 300)).await;
-    let refused = test.app.supply_summary(&second, new(true)).await.expect_err("it was erased");
+    let refused = test.app.compactions().supply_summary(&second, new(true)).await.expect_err("it was erased");
     assert_eq!(refused.reason, Reason::ContentErased);
     test.app
+        .compactions()
         .supply_summary(&second, NewSummary { text: "Another one.".to_owned(), ..new(true) })
         .await
         .expect("supplied");
     let third = test.manual_session().await;
     test.append(&third, &turns(1, 4, 300)).await;
-    test.app.supply_summary(&third, new(false)).await.expect("it was not asked for");
+    test.app.compactions().supply_summary(&third, new(false)).await.expect("it was not asked for");
     assert_eq!(test.findings().await, []);
 }
 

@@ -495,8 +495,8 @@ impl Fixture {
                 });
                 self.sessions[at].ever_pinned.insert(original);
             }
-            Step::Undo => drop(app.undo(&id, None).await?),
-            Step::Redo => drop(app.redo(&id, None).await?),
+            Step::Undo => drop(app.compactions().undo(&id, None).await?),
+            Step::Redo => drop(app.compactions().redo(&id, None).await?),
             Step::Supply(tail, until) => {
                 let new = NewSummary {
                     text: "brought along".to_owned(),
@@ -504,11 +504,11 @@ impl Fixture {
                     until: name(self.chosen(at, until)),
                     ..NewSummary::default()
                 };
-                app.supply_summary(&id, new).await?;
+                app.compactions().supply_summary(&id, new).await?;
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.start_compaction(&id, NewCompaction::of(kind)).await?;
+                app.compactions().start(&id, NewCompaction::of(kind)).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
@@ -517,7 +517,7 @@ impl Fixture {
                     tail_start: name(self.chosen(at, tail)),
                     ..NewCompaction::of(CompactionKind::Summary)
                 };
-                match app.start_compaction(&id, wanted).await {
+                match app.compactions().start(&id, wanted).await {
                     // Not every policy summarizes.
                     Err(error)
                         if error.metadata.get("field").is_some_and(|field| field == "covered_start_message_id") => {}
@@ -530,7 +530,7 @@ impl Fixture {
             }
             Step::Overflow => {
                 let overflow = Overflow { status: Some(413), ..Overflow::default() };
-                app.report_overflow(&id, overflow).await?;
+                app.compactions().report_overflow(&id, overflow).await?;
                 self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
@@ -582,7 +582,7 @@ impl Fixture {
                 let Some(current) = store.compactions().current(key).await.expect("read") else { continue };
                 if store.compactions().get(current).await.expect("read").proposed_until.is_some() {
                     // The proposal may have ended meanwhile.
-                    drop(self.test.app.confirm_compaction(&current.to_string()).await);
+                    drop(self.test.app.compactions().confirm(&current.to_string()).await);
                 }
             }
             false

@@ -168,7 +168,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     test.app.sessions().update(&session, change).await.expect("another policy");
     test.settled().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&session, wanted).await.expect("there is something to compact");
+    test.app.compactions().start(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
     assert_eq!((test.number(kept), test.number(ways)), (33, 2));
@@ -217,7 +217,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
     let session = test.session("qwen-code@0.24", ROOMY, 0).await;
     let supply = async |turn: usize, text: &str| {
         let (text, tail_start) = (text.to_owned(), format!("u{turn}"));
-        test.app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await
+        test.app.compactions().supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await
     };
     let mut taken = 0;
     for round in 0..10 {
@@ -225,7 +225,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
         append(&test, &session, turns("read_file", first, first + 9)).await;
         // A worker prunes meanwhile.
         let wanted = NewCompaction::of(CompactionKind::Prune);
-        test.app.start_compaction(&session, wanted).await.expect("there are outputs to clear");
+        test.app.compactions().start(&session, wanted).await.expect("there are outputs to clear");
         for turn in first + 2..first + 6 {
             let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));
             for supplied in [one, other] {

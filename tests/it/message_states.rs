@@ -106,7 +106,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
     let fork = fork.0.session.id.to_string();
     assert_eq!(states(&test, &fork, None).await, now);
     for _ in 0..3 {
-        app.undo(&fork, None).await.expect("undone");
+        app.compactions().undo(&fork, None).await.expect("undone");
     }
     let undone = test.revision(&fork).await;
     let expected = of([
@@ -137,7 +137,7 @@ async fn a_summary_covers_all_but_pinned_messages() {
     app.messages().edit(&session, "a1", &[text("dos")], None).await.expect("edited");
     let supply = async |words: &str, tail: &str| {
         let summary = NewSummary { text: words.to_owned(), tail_start: tail.to_owned(), ..NewSummary::default() };
-        app.supply_summary(&session, summary).await.expect("supplied")
+        app.compactions().supply_summary(&session, summary).await.expect("supplied")
     };
     let (compaction, _) = supply("so far", "u2").await;
     let all = listed(&test, &session, None).await;
@@ -160,7 +160,7 @@ async fn a_summary_covers_all_but_pinned_messages() {
     };
     assert_eq!(summaries().await, [Inactive, Active]);
     assert_eq!(status(&test, &session, "a2").await.state, Covered);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(summaries().await, [Active, Inactive]);
     assert_eq!(status(&test, &session, "a2").await.state, Active);
     app.messages().unpin(&session, "u1").await.expect("unpinned");
@@ -177,7 +177,7 @@ async fn what_a_compaction_leaves_out_names_the_compaction() {
     let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
     let omitted = test.context(&session).await;
     let (omitted, by) = (&omitted.omitted[0], omitted.omitted_by[0]);

@@ -84,7 +84,7 @@ async fn full() -> Full {
     )
     .await;
     let summary = NewSummary { text: "We talked.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary("retrieval", summary).await.expect("supplied");
+    test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     test.append("retrieval", "u6 \"Where is the deploy key?\"").await;
     assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
     let target = EraseTarget::Messages(vec!["u2".to_owned()]);
@@ -92,7 +92,7 @@ async fn full() -> Full {
     erase_at_once(&test.app, "retrieval", erase).await;
     // The summary went with what it was made of.
     let summary = NewSummary { text: "We met.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary("retrieval", summary).await.expect("supplied");
+    test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
     // What is under way.
     test.app.sessions().add_label("main", "kept".to_owned()).await.expect("labelled");
@@ -140,7 +140,7 @@ async fn read(test: &TestApp) -> String {
     let labels = test.app.sessions().get("main").await.expect("the session").session.labels;
     let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;
     let approvals: Vec<_> = approvals.iter().map(|asked| (asked.id, asked.question.text.clone())).collect();
-    let compactions = test.app.list_compactions("main", 100, "").await.expect("compactions").0;
+    let compactions = test.app.compactions().list("main", 100, "").await.expect("compactions").0;
     writeln!(content, "{} {} {:?}", run.epoch, run.actor, run.id).expect("text");
     writeln!(content, "{prompts:?}\n{drafts:?}\n{labels:?}\n{approvals:?}\n{compactions:?}").expect("text");
     content

@@ -62,7 +62,7 @@ async fn a_refusal_that_names_the_window_is_believed_before_the_table() {
         let session = test.create(NewSession { window: given.clone(), ..NewSession::default() }).await;
         test.append(&session, "u1 800c\na1 800c\nu2 800c\na2 800c\nu3 \"and now?\"").await;
         // Whether there is something to compact is another matter.
-        let _ = test.app.report_overflow(&session, refused(message)).await;
+        let _ = test.app.compactions().report_overflow(&session, refused(message)).await;
         let window = of_session(&test, &session).await;
         assert_eq!((window.context, window.source), expected, "{given:?} {message}");
         assert_eq!(window.output, given.output);

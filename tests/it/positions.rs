@@ -92,12 +92,12 @@ async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
         ..NewSummary::default()
     };
     let ends = fork(&test, &session, ForkPoint::default()).await;
-    let (compaction, _) = test.app.supply_summary(&session, summary(&edit, "")).await.expect("supplied");
+    let (compaction, _) = test.app.compactions().supply_summary(&session, summary(&edit, "")).await.expect("supplied");
     assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
     let after = test.context(&session).await;
     assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
     // The last message before it is identified in the same way.
-    test.app.supply_summary(&ends, summary("", &edit)).await.expect("supplied");
+    test.app.compactions().supply_summary(&ends, summary("", &edit)).await.expect("supplied");
     let after = test.context(&ends).await;
     assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
     assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.kind != ViewKind::Shown));
@@ -114,6 +114,7 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
     assert_eq!(revision().await, pinned, "one pin");
     test.app.messages().unpin(&session, &edit).await.expect("unpinned");
     test.app
+        .compactions()
         .supply_summary(
             &session,
             NewSummary { text: "in short".to_owned(), tail_start: "a4".to_owned(), ..NewSummary::default() },
@@ -134,7 +135,7 @@ async fn a_summary_means_the_end_of_what_it_covers() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     let view = test.context(&session).await;
     let tail = view.messages.iter().position(|message| message.kind == ViewKind::Shown).expect("a tail");
     let marks: Vec<String> =
@@ -162,7 +163,7 @@ async fn a_message_that_a_rewind_left_has_no_position_but_can_be_forked() {
     let refusals = [
         app.messages().rewind(&session, "u3", None).await.expect_err("it cannot stay"),
         app.messages().rewind(&session, &edit, None).await.expect_err("nor can that"),
-        app.supply_summary(&session, new).await.expect_err("no tail begins there"),
+        app.compactions().supply_summary(&session, new).await.expect_err("no tail begins there"),
     ];
     assert!(refusals.iter().all(|error| error.reason == Reason::BoundaryInvalid), "{refusals:?}");
     // The fork has the state right before the rewind.
@@ -178,14 +179,14 @@ async fn no_undo_goes_behind_the_point_of_a_fork() {
     let begun = test.context(&forked).await.messages;
     test.append(&forked, "u9 \"nine\"").await;
     test.app.messages().rewind(&forked, &edit, None).await.expect("rewound");
-    test.app.undo(&forked, None).await.expect("the rewind");
-    test.app.undo(&forked, None).await.expect("the second edit");
-    test.app.undo(&forked, None).await.expect("the first edit");
+    test.app.compactions().undo(&forked, None).await.expect("the rewind");
+    test.app.compactions().undo(&forked, None).await.expect("the second edit");
+    test.app.compactions().undo(&forked, None).await.expect("the first edit");
     assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "assistant shown: two", "user shown: nine"]);
-    let refused = test.app.undo(&forked, None).await.expect_err("nothing of its own is left");
+    let refused = test.app.compactions().undo(&forked, None).await.expect_err("nothing of its own is left");
     assert_eq!(refused.reason, Reason::NothingToUndo);
     for _ in 0..3 {
-        test.app.redo(&forked, None).await.expect("redone");
+        test.app.compactions().redo(&forked, None).await.expect("redone");
     }
     assert_eq!(test.context(&forked).await.messages, begun);
     assert_eq!(test.findings().await, []);
@@ -233,7 +234,7 @@ async fn the_summary_of_a_branch_covers_only_what_the_view_loses() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     test.app.messages().edit(&session, "u3", &[text("tres")], None).await.expect("edited");
     let edit = saying(&test.context(&session).await, "tres");
     test.app.messages().rewind_with_summary(&session, &edit, "", None).await.expect("rewound");
@@ -338,17 +339,19 @@ impl Life<'_> {
             }
             Action::Pin(number) => drop(app.messages().pin(&session, &self.chosen(number).await).await?),
             Action::Rewind(number) => drop(app.messages().rewind(&session, &self.chosen(number).await, None).await?),
-            Action::Undo => drop(app.undo(&session, None).await?),
-            Action::Redo => drop(app.redo(&session, None).await?),
+            Action::Undo => drop(app.compactions().undo(&session, None).await?),
+            Action::Redo => drop(app.compactions().redo(&session, None).await?),
             Action::Supply(number) => {
                 let tail_start = self.chosen(number).await;
                 let text = format!("supplied {count}");
-                app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await?;
+                app.compactions()
+                    .supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() })
+                    .await?;
             }
             Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
                 let wanted = NewCompaction { tail_start, ..NewCompaction::of(CompactionKind::Summary) };
-                app.start_compaction(&session, wanted).await?;
+                app.compactions().start(&session, wanted).await?;
                 self.test.settled().await;
             }
             Action::Fork(number) => {
@@ -409,7 +412,7 @@ impl Life<'_> {
     async fn check_tail(&self, view: &Context, index: usize, id: &str, session: String) {
         let text = "brought along".to_owned();
         let new = NewSummary { text, tail_start: id.to_owned(), ..NewSummary::default() };
-        let supplied = self.test.app.supply_summary(&session, new).await;
+        let supplied = self.test.app.compactions().supply_summary(&session, new).await;
         match supplied {
             Ok(_) => {}
             Err(error) if error.reason == Reason::BoundaryInvalid => return,

@@ -143,7 +143,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
         let test = TestApp::with(summarizer.clone()).await;
         let session = compacted(&test, format, json, window(model_of(format), 200_000)).await;
         test.append(&session, &turns(9, 12, 2_000)).await;
-        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
         test.settled().await;
         let read: usize = summarizer.asked()[0].messages.len();
         assert!(read >= 13, "{kind}: the originals are read, and not the block: {read}");
@@ -156,7 +156,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
             let first = test.history(&session).await[0].revision;
             assert!(covered.ranges.iter().any(|range| range.contains(first)), "{kind}: from the beginning");
         }
-        test.app.undo(&session, None).await.expect("undone");
+        test.app.compactions().undo(&session, None).await.expect("undone");
         let own = ask(&test, &session, Some(format)).await;
         assert!(own.provider_compaction.is_some(), "{kind}: the block is back");
         assert!(test.findings().await.is_empty(), "{kind}");
@@ -172,7 +172,7 @@ async fn a_block_after_a_summary_stands_for_it_too() {
             test.create(NewSession { preset: "opencode@seed".to_owned(), window, ..NewSession::default() }).await;
         test.append(&session, &turns(1, 6, 2_000)).await;
         let summary = NewSummary { text: "Says Longhand.".to_owned(), ..NewSummary::default() };
-        test.app.supply_summary(&session, summary).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
         give(&test, &session, format, json, None).await;
         test.append(&session, "u7 \"and now?\"\na8 \"now\"").await;
         let own = ask(&test, &session, Some(format)).await;
@@ -259,7 +259,7 @@ async fn changes_of_what_a_block_stands_for_void_it() {
         }
         assert_eq!(block(&session).await.is_none(), voids, "{change}");
         if change != "erase" {
-            test.app.undo(&session, None).await.expect("undone");
+            test.app.compactions().undo(&session, None).await.expect("undone");
             assert!(block(&session).await.is_some(), "{change} is undone");
         }
     }

@@ -110,7 +110,7 @@ async fn a_summary_is_the_end_of_a_stable_beginning() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
-    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     let marked = |view: &Context| {
         let messages = values(view);
@@ -267,7 +267,7 @@ async fn a_known_beginning_has_the_ids_of_now() {
     let compact = async |last: usize| {
         test.append(&session, &turns(last - 9, last, 4_000)).await;
         let asked = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, asked).await.expect("started");
+        test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
     };
     compact(10).await;

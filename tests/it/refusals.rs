@@ -82,9 +82,10 @@ async fn media(test: &TestApp, session: &str) -> usize {
 }
 
 async fn report(test: &TestApp, session: &str, overflow: Overflow) -> Result<Compaction, Reason> {
-    let (compaction, _) = test.app.report_overflow(session, overflow).await.map_err(|error| error.reason)?;
+    let (compaction, _) =
+        test.app.compactions().report_overflow(session, overflow).await.map_err(|error| error.reason)?;
     test.settled().await;
-    Ok(test.app.get_compaction(&compaction.id.to_string()).await.expect("a compaction"))
+    Ok(test.app.compactions().get(&compaction.id.to_string()).await.expect("a compaction"))
 }
 
 /// The kinds of the compactions for overflows that began, and the reasons of those that failed.

@@ -102,11 +102,11 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     assert_eq!(ask("other").await.expect_err("another payload").reason, Reason::RequestIdReused);
     assert_eq!(test.revision(&session).await, done.revision, "nothing was done twice");
     assert_eq!(test.history(&session).await.len(), 6, "the history keeps what was left out");
-    test.app.undo(&session, None).await.expect("the rewind is undone");
+    test.app.compactions().undo(&session, None).await.expect("the rewind is undone");
     assert_eq!(view(&test, &session).await, ["one", "two", "three", "four", "three, please", "five"]);
     assert_eq!(test.findings().await, []);
     let test = test.kill().await;
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "five"]);
     let again =
         test.once("r", "p").messages().append_with(&session, request()).await.expect("answered after a restart");
@@ -176,7 +176,7 @@ async fn the_last_message_is_the_last_of_the_conversation() {
     assert_eq!(refused(&test, app, &session, expecting("a2", "u \"x\"")).await.reason, Reason::LastMessageMismatch);
     app.messages().edit(&session, "a2", &[], None).await.expect("removed");
     is_last(&session, "u2").await;
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     is_last(&session, &edit).await;
     let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
     let fork = fork.0.session.id.to_string();
@@ -194,7 +194,7 @@ async fn the_last_message_is_the_last_of_the_conversation() {
     is_last(&fork, "").await;
     // A compaction changes the view, and not the conversation.
     let summary = NewSummary { text: "so far".to_owned(), ..NewSummary::default() };
-    app.supply_summary(&session, summary).await.expect("supplied");
+    app.compactions().supply_summary(&session, summary).await.expect("supplied");
     is_last(&session, &edit).await;
     app.messages().append_with(&session, expecting(&edit, "u4 \"on\"")).await.expect("as expected");
     assert_eq!(view(&test, &session).await.last().map(String::as_str), Some("on"));
@@ -268,7 +268,7 @@ async fn a_replace_of_what_a_running_compaction_covers_ends_the_compaction() {
     assert_eq!(ended.map(|event| (event.revision, event.ends_mutation)), Some((done.revision, true)));
     script.release();
     test.settled().await;
-    let state = test.app.get_compaction(&running).await.expect("it is listed").state;
+    let state = test.app.compactions().get(&running).await.expect("it is listed").state;
     assert_eq!(state, CompactionState::Superseded);
     assert_eq!(view(&test, &session).await.last().map(String::as_str), Some("short"));
     assert_eq!(test.findings().await, []);

@@ -43,7 +43,7 @@ async fn session(test: &TestApp) -> String {
 async fn cover(app: &Caller, session: &str, tail_start: &str) {
     let summary =
         NewSummary { text: "We talked.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    app.supply_summary(session, summary).await.expect("supplied");
+    app.compactions().supply_summary(session, summary).await.expect("supplied");
 }
 
 fn texts(message: &ViewMessage) -> Vec<String> {

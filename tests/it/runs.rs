@@ -122,7 +122,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
             stale.messages().edit(&session, "u1", &[text("x")], None).await.map(drop),
             stale.messages().rewind(&session, "u1", None).await.map(drop),
             stale.messages().pin(&session, "u1").await.map(drop),
-            stale.undo(&session, None).await.map(drop),
+            stale.compactions().undo(&session, None).await.map(drop),
             stale.request_approval(&session, question()).await.map(drop),
             stale.submit_prompt(&session, prompt("x", Delivery::Queue)).await.map(drop),
             stale
@@ -130,7 +130,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
                 .update(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
                 .await
                 .map(drop),
-            stale.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+            stale.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
             stale.sessions().archive(&session).await.map(drop),
             stale.cancel_run(&session, CancelRun::default()).await.map(drop),
         ] {

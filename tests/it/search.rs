@@ -254,7 +254,7 @@ async fn a_hit_says_what_todays_view_does_with_it() {
     test.append(&session, talk).await;
     let edit = app.messages().edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
     let summary = NewSummary { text: "a needle".to_owned(), tail_start: "a2".to_owned(), ..NewSummary::default() };
-    let (compaction, _) = app.supply_summary(&session, summary).await.expect("supplied");
+    let (compaction, _) = app.compactions().supply_summary(&session, summary).await.expect("supplied");
     let state = async |name: &str| {
         let page = search(&test, query("needle")).await;
         let hit = page.hits.into_iter().find(|shown| shown.hit.message.client_id.as_deref() == Some(name));
@@ -277,7 +277,7 @@ async fn a_hit_says_what_todays_view_does_with_it() {
         rewind: Some(RewindTo::Message("u1")),
         ..AppendRequest::default()
     };
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     app.messages().append_with(&session, rewind).await.expect("rewound");
     assert_eq!(state("a2").await.1.state, MessageState::Rewound);
     assert!(state("u1").await.0, "no summary stands for it any more");
@@ -289,7 +289,7 @@ async fn a_shortened_output_names_its_compaction() {
     let session = prunable(&test).await;
     test.append(&session, "a7 \"looking\" call=c7\nt7 result=c7:whole").await;
     let mut watch = test.watch().await;
-    let prune = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let prune = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
     prune.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let context = test.context(&session).await;
@@ -557,7 +557,7 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     let fork = fork.session.id.to_string();
     let text = "quetzalnine was said".to_owned();
     let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&fork, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&fork, summary).await.expect("supplied");
     test.append(&fork, "u5 \"numbatword\"").await;
     let derived = SearchRequest { derived: true, ..query("quetzalnine") };
     assert_eq!(search(&test, derived.clone()).await.hits.len(), 1);

@@ -311,11 +311,11 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.app.release_run(&session, run.epoch, Some(title())).await.expect("released");
     let wanted = NewCompaction { instructions: title(), ..NewCompaction::of(CompactionKind::Summary) };
     // There may be nothing to compact.
-    if let Ok((compaction, _)) = test.app.start_compaction(&session, wanted).await {
-        let _ = test.app.cancel_compaction(&compaction.id.to_string()).await;
+    if let Ok((compaction, _)) = test.app.compactions().start(&session, wanted).await {
+        let _ = test.app.compactions().cancel(&compaction.id.to_string()).await;
     }
     let summary = NewSummary { text: format!("They said {SECRET}."), ..NewSummary::default() };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     test.append(&session, "u9 \"later\"").await;
     let request = EraseRequest {
         target: EraseTarget::Messages(vec!["u9".to_owned()]),

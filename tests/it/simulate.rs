@@ -288,7 +288,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     settled(&test, &session).await;
     let before = test.app.sessions().get(&session).await.expect("found").session.revision;
     let names = ["", "claude-code", "pi@1.5"].map(str::to_owned).to_vec();
-    let played = test.app.simulate_presets(&session, names).await.expect("played");
+    let played = test.app.compactions().simulate_presets(&session, names).await.expect("played");
     let entries: Vec<TranscriptEntry> =
         conversation(&written).into_iter().map(|message| TranscriptEntry::Message(Box::new(message))).collect();
     assert_eq!((played.message_count, played.window_tokens), (entries.len(), 6_000));
@@ -311,7 +311,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     let history = test.history(&session).await;
     let last = history[history.len() - 2].id.to_string();
     test.app.messages().rewind(&session, &last, None).await.expect("rewound");
-    let again = test.app.simulate_presets(&session, vec![String::new()]).await.expect("played");
+    let again = test.app.compactions().simulate_presets(&session, vec![String::new()]).await.expect("played");
     assert_eq!(again.outcomes[0], played.outcomes[0]);
 }
 
@@ -321,7 +321,7 @@ async fn a_simulation_has_bounds() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let refused = async |session: &str, names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        test.app.simulate_presets(session, names).await.expect_err("refused").reason
+        test.app.compactions().simulate_presets(session, names).await.expect_err("refused").reason
     };
     assert_eq!(refused(&session, &[]).await, Reason::InvalidField);
     assert_eq!(refused(&session, &["", "no-such"]).await, Reason::PresetNotFound);

@@ -206,11 +206,12 @@ type Recorded = (Purpose, bool, Option<i64>);
 async fn recorded(test: &TestApp, session: &str) -> Vec<Recorded> {
     let summary_of =
         |(purpose, request): &(Purpose, SummaryRequest)| (*purpose, request.failure.is_none(), request.cost_micros);
-    let (all, next) = test.app.list_summary_requests(session, 0, "", false).await.expect("a page");
+    let (all, next) = test.app.compactions().list_summary_requests(session, 0, "", false).await.expect("a page");
     assert!(next.is_empty() && all.iter().all(|(_, request)| request.texts.is_none()));
     let (mut singly, mut token) = (Vec::new(), String::new());
     while singly.len() < all.len() {
-        let (page, next) = test.app.list_summary_requests(session, 0, &token, true).await.expect("a page");
+        let (page, next) =
+            test.app.compactions().list_summary_requests(session, 0, &token, true).await.expect("a page");
         assert_eq!(page.len(), 1, "texts come one at a time");
         assert!(page[0].1.texts.is_some(), "the configuration has them recorded");
         singly.extend(page);
@@ -270,9 +271,9 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
     let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let (compaction, _) = test.app.start_compaction(&session, wanted).await.expect("started");
+    let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started");
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
-    assert_eq!(test.app.get_compaction(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
+    assert_eq!(test.app.compactions().get(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
     assert_eq!(test.findings().await, []);
 }

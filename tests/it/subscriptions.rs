@@ -155,7 +155,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     test.append(&session, &turns(1, 4, 50)).await;
     let supplied =
         NewSummary { text: "what was said".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, supplied).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, supplied).await.expect("supplied");
     let kinds = vec![EventKind::Compacted];
     let request = SubscribeRequest { kinds, content: true, ..from(Start::Beginning) };
     let mut watch = stream(&test, request).await;

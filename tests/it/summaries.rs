@@ -43,7 +43,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
-    test.app.start_compaction(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
@@ -109,7 +109,7 @@ async fn file_lists_of_a_supplied_summary_are_not_carried() {
     test.append(&session, &turns(1, 2, 3_000)).await;
     let theirs = "mine\n\n<read-files>\n/theirs.ts\n</read-files>";
     let new = NewSummary { text: theirs.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     append(uses("edit", "/b.ts", 2)).await;
     test.append(&session, &turns(3, 4, 3_000)).await;
     assert_eq!(compacted(&test, &session).await, "S1\n\n<modified-files>\n/b.ts\n</modified-files>");
@@ -134,7 +134,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: answer.clone(), supplied, ..TaskReply::default() }).await;
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!(summary_of(&test, &session).await, expected);
@@ -198,7 +198,7 @@ async fn every_view_names_the_author_of_its_summary() {
     let built_in = signed(&test, &session).await;
     assert_eq!((built_in.1, built_in.2.as_str()), (Author::BuiltIn, "extractive"));
     let new = NewSummary { text: "mine".to_owned(), summarizer: "an extension".to_owned(), ..NewSummary::default() };
-    let (supplied, _) = test.app.supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     let by_client = signed(&test, &session).await;
     assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
     // An earlier view has its earlier provenance, also for a caller that holds its messages; a fork has its parent's.
@@ -270,9 +270,9 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     // After an undo, the branch is back and needs no summary.
     let branched = test.context(&session).await.hash;
     let before = test.context_as_of(&session, seen).await.hash;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(test.context(&session).await.hash, before);
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(test.context(&session).await.hash, branched);
     assert_eq!(test.findings().await, []);
     let listed = test.app.messages().list(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
@@ -318,7 +318,7 @@ async fn the_policys_fallback_replaces_the_summary_of_a_model_that_fails() {
         let session = test.session(preset, 600_000, 1_000).await;
         test.append(&session, &turns(1, 40, 4_000)).await;
         let asked = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, asked).await.expect("started");
+        test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
         let view = test.context(&session).await;
         assert_eq!(view.covered.is_none(), has_fallback, "{preset}: {:?}", view.covered);

@@ -388,7 +388,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
     let mut setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
     let id = task.task.compaction.to_string();
-    setup.test.app.cancel_compaction(&id).await.expect("cancelled");
+    setup.test.app.compactions().cancel(&id).await.expect("cancelled");
     setup.watch.wait_for(EventKind::CompactionCancelled).await;
     let late = setup.complete(&task, reply(SUMMARY)).await;
     // Until the worker is notified, the summary is accepted, and has no effect.

@@ -10,19 +10,19 @@ use longhand::model::event::{EventBody, EventKind, Rewrite};
 
 async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) {
     let new = NewSummary { text: summary.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
 async fn undo(test: &TestApp, session: &str) -> Reversed {
-    test.app.undo(session, None).await.expect("undone").0
+    test.app.compactions().undo(session, None).await.expect("undone").0
 }
 
 async fn redo(test: &TestApp, session: &str) -> Reversed {
-    test.app.redo(session, None).await.expect("redone").0
+    test.app.compactions().redo(session, None).await.expect("redone").0
 }
 
 async fn refused_redo(test: &TestApp, session: &str) -> longhand::app::Error {
-    test.app.redo(session, None).await.expect_err("refused")
+    test.app.compactions().redo(session, None).await.expect_err("refused")
 }
 
 /// A session that was pruned, compacted, edited, rewound and compacted again; and the hashes of its views, that of the
@@ -32,7 +32,7 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let mut watch = test.watch().await;
     let mut hashes = vec![test.context(&session).await.hash];
     let app = &test.app;
-    app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;
@@ -67,7 +67,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
             assert_eq!(&test.context(&session).await.hash, before, "behind {kinds:?}");
         }
         assert_eq!(kinds, ["compaction", "rewind", "edit", "compaction", "prune"]);
-        let error = test.app.undo(&session, None).await.expect_err("that was all");
+        let error = test.app.compactions().undo(&session, None).await.expect_err("that was all");
         assert_eq!(error.reason, Reason::NothingToUndo);
         let mut kinds = Vec::new();
         for after in &hashes[1..] {
@@ -90,9 +90,9 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
     test.append(&session, &turns(1, 4, 100)).await;
     let summary =
         || NewSummary { text: "the beginning".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    let supplied = test.once("supply", "s").supply_summary(&session, summary()).await.expect("supplied");
-    let undone = test.once("undo", "u").undo(&session, None).await.expect("undone");
-    let redone = test.once("redo", "r").redo(&session, None).await.expect("redone");
+    let supplied = test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("supplied");
+    let undone = test.once("undo", "u").compactions().undo(&session, None).await.expect("undone");
+    let redone = test.once("redo", "r").compactions().redo(&session, None).await.expect("redone");
     for last in ["nothing", "undone once more", "redone once more", "its tail's start was rewound"] {
         match last {
             "undone once more" => drop(undo(&test, &session).await),
@@ -102,9 +102,9 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
             }
             _ => {}
         }
-        assert_eq!(test.once("undo", "u").undo(&session, None).await.expect("again"), undone, "{last}");
-        assert_eq!(test.once("redo", "r").redo(&session, None).await.expect("again"), redone, "{last}");
-        let again = test.once("supply", "s").supply_summary(&session, summary()).await.expect("again");
+        assert_eq!(test.once("undo", "u").compactions().undo(&session, None).await.expect("again"), undone, "{last}");
+        assert_eq!(test.once("redo", "r").compactions().redo(&session, None).await.expect("again"), redone, "{last}");
+        let again = test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("again");
         assert_eq!(again, supplied, "{last}");
     }
 }
@@ -119,7 +119,7 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     let mark = test.revision(&session).await;
     supply(&test, &session, "the beginning", "u3").await;
     let listed = async || {
-        let (mut page, _) = test.app.list_compactions(&session, 0, "").await.expect("a page");
+        let (mut page, _) = test.app.compactions().list(&session, 0, "").await.expect("a page");
         page.remove(0)
     };
     let compaction = listed().await.id;
@@ -193,14 +193,14 @@ async fn a_request_that_is_sent_again_is_answered_as_before() {
     test.app.messages().edit(&session, "u1", &[text("better")], None).await.expect("edited");
     supply(&test, &session, "the beginning", "u3").await;
     let before = test.revision(&session).await;
-    let undone = test.once("undo", "1").undo(&session, Some(before)).await.expect("undone");
-    let again = test.once("undo", "1").undo(&session, Some(before)).await.expect("answered");
+    let undone = test.once("undo", "1").compactions().undo(&session, Some(before)).await.expect("undone");
+    let again = test.once("undo", "1").compactions().undo(&session, Some(before)).await.expect("answered");
     assert_eq!(again, undone);
     assert_eq!(test.revision(&session).await, before + 1);
-    let error = test.app.redo(&session, Some(before)).await.expect_err("history changed");
+    let error = test.app.compactions().redo(&session, Some(before)).await.expect_err("history changed");
     assert_eq!(error.reason, Reason::RevisionMismatch);
-    let redone = test.once("redo", "2").redo(&session, None).await.expect("redone");
-    assert_eq!(test.once("redo", "2").redo(&session, None).await.expect("answered"), redone);
+    let redone = test.once("redo", "2").compactions().redo(&session, None).await.expect("redone");
+    assert_eq!(test.once("redo", "2").compactions().redo(&session, None).await.expect("answered"), redone);
     assert_eq!(test.revision(&session).await, before + 2);
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn settled(test: &TestApp, session: &str) {
         let is_settled = test.is_settled().await;
         if !is_settled && let Some(current) = test.longhand.store().compactions().current(key).await.expect("read") {
             // It may have started or ended meanwhile.
-            drop(test.app.confirm_compaction(&current.to_string()).await);
+            drop(test.app.compactions().confirm(&current.to_string()).await);
         }
         is_settled
     };
@@ -146,7 +146,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         append(&test, &session, conversation("u1 \"go\"\na1 4000c\nu2 \"go on\"\na2 400c")).await;
         let words = format!("Goal: mend the roof. {} And the cellar door stays shut.", filler("s", 36_000));
         let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, new).await.expect("supplied");
         let change = SessionChange { window: Some(window(8_000, 1_000)), ..SessionChange::default() };
         test.app.sessions().update(&session, change).await.expect("changed");
         settled(&test, &session).await;
@@ -302,7 +302,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     assert_eq!(found.over_window, Some(reason), "status and context have one reason");
     // An undo holds automatic compactions.
     let held = over("opencode@seed").await;
-    while test.app.undo(&held, None).await.is_ok() {}
+    while test.app.compactions().undo(&held, None).await.is_ok() {}
     settled(&test, &held).await;
     let reason = test.context(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);

@@ -56,9 +56,9 @@ async fn a_message_is_sent_again_in_one_change() {
     drop((ada, pat));
     let test = test.restart().await;
     assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
     test.app.take_prompt(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
     let view = shown(&test.context(&session).await);

@@ -140,11 +140,11 @@ impl Summarizer for Paid {
 /// Compacts a session after more turns; returns the author of the summary.
 async fn author(test: &TestApp, app: &Caller, session: &str, from: usize) -> String {
     append(app, session, &turns(from, from + 7, 2_000)).await.expect("turns");
-    app.start_compaction(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
+    app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
     test.settled().await;
     let view = app.views().get(session, ContextRequest::default()).await.expect("a view");
     assert!(view.over_window.is_none(), "it fits");
-    let newest = app.list_compactions(session, 1, "").await.expect("compactions").0.remove(0);
+    let newest = app.compactions().list(session, 1, "").await.expect("compactions").0.remove(0);
     newest.outcome.unwrap_or_else(|| panic!("it failed: {:?}", newest.failure)).summarizer
 }
 

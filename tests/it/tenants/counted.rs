@@ -58,10 +58,10 @@ async fn edits_summaries_and_prompts_count_as_appends() {
     let prompt = || NewPrompt::of(vec![text("a prompt")]);
     let words = [text("other words")];
     acme.messages().edit(&session, "u1", &words, None).await.expect("the first");
-    assert_eq!(refused(acme.supply_summary(&session, summary()).await), too_fast());
+    assert_eq!(refused(acme.compactions().supply_summary(&session, summary()).await), too_fast());
     assert_eq!(refused(acme.submit_prompt(&session, prompt()).await), too_fast());
     test.clock.advance(1_000);
-    acme.supply_summary(&session, summary()).await.expect("a second later");
+    acme.compactions().supply_summary(&session, summary()).await.expect("a second later");
     assert_eq!(refused(acme.messages().edit(&session, "u2", &words, None).await), too_fast());
     test.clock.advance(1_000);
     acme.submit_prompt(&session, prompt()).await.expect("a second later");
@@ -79,9 +79,9 @@ async fn a_supplied_summary_needs_room() {
     let summary = |words: String| NewSummary { text: words, tail_start: "u2".to_owned(), ..NewSummary::default() };
     let revision = acme.sessions().get(&session).await.expect("the session").session.revision;
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
-    assert_eq!(refused(acme.supply_summary(&session, summary("x".repeat(2_000))).await), full);
+    assert_eq!(refused(acme.compactions().supply_summary(&session, summary("x".repeat(2_000))).await), full);
     assert_eq!(acme.sessions().get(&session).await.expect("the session").session.revision, revision);
-    acme.supply_summary(&session, summary("short".to_owned())).await.expect("there is room");
+    acme.compactions().supply_summary(&session, summary("short".to_owned())).await.expect("there is room");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ async fn create(app: &Caller) -> String {
         let tail_start = format!("u{number}");
         app.messages().append(&session, conversation(&format!("u{}", number + 1)), None, None).await.expect("appended");
         let new = NewSummary { text: "a summary".to_owned(), tail_start, ..NewSummary::default() };
-        app.supply_summary(&session, new).await.expect("a summary");
+        app.compactions().supply_summary(&session, new).await.expect("a summary");
         app.submit_prompt(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
     }
     session
@@ -45,9 +45,9 @@ async fn next(app: &Caller, list: &str, session: &str, token: &str) -> Result<St
             app.messages().list(session, list).await?.next_page_token
         }
         "prompts" => app.list_prompts(session, true, 1, token).await?.1,
-        "compactions" => app.list_compactions(session, 1, token).await?.1,
+        "compactions" => app.compactions().list(session, 1, token).await?.1,
         "expanded" => {
-            let newest = app.list_compactions(session, 1, "").await?.0[0].id.to_string();
+            let newest = app.compactions().list(session, 1, "").await?.0[0].id.to_string();
             app.messages().expand(session, &newest, 1, token).await?.next_page_token
         }
         "search" => {

@@ -236,7 +236,7 @@ impl Writer {
         let tail_start = until.map(|(_, id)| id.clone()).unwrap_or_default();
         let words = format!("a summary of {}", self.written.marker);
         let new = NewSummary { text: words, tail_start, ..NewSummary::default() };
-        let (compaction, _) = self.app.supply_summary(&first, new).await.expect("a summary");
+        let (compaction, _) = self.app.compactions().supply_summary(&first, new).await.expect("a summary");
         self.add(Kind::Compaction, compaction.id);
         self.ask(&first).await;
         for step in steps {
@@ -262,12 +262,12 @@ impl Writer {
                 Step::Summarize(of) => {
                     let words = format!("a summary of {}", self.written.marker);
                     let new = NewSummary { text: words, ..NewSummary::default() };
-                    if let Ok((compaction, _)) = self.app.supply_summary(&pick(of), new).await {
+                    if let Ok((compaction, _)) = self.app.compactions().supply_summary(&pick(of), new).await {
                         self.add(Kind::Compaction, compaction.id);
                     }
                 }
                 // Without anything to undo nothing happens.
-                Step::Undo(of) => drop(self.app.undo(&pick(of), None).await),
+                Step::Undo(of) => drop(self.app.compactions().undo(&pick(of), None).await),
                 Step::Rename(of) => {
                     let title = Some(format!("new title of {}", self.written.marker));
                     let change = SessionChange { title, ..SessionChange::default() };

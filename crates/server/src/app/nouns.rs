@@ -32,4 +32,6 @@ nouns! {
     views: Views,
     /// Sessions and lists of them.
     sessions: Sessions,
+    /// Compactions, their previews, and the undoing of changes.
+    compactions: Compactions,
 }

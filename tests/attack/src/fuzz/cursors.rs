@@ -86,7 +86,7 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
             Ok(app.sessions().list(&wanted).await?.1)
         }
         _ => {
-            let (compactions, _) = app.list_compactions("s1", 10, "").await?;
+            let (compactions, _) = app.compactions().list("s1", 10, "").await?;
             let id = compactions.last().map(|compaction| compaction.id.to_string()).unwrap_or_default();
             Ok(app.messages().expand("s1", &id, 1, &token).await?.next_page_token)
         }

@@ -299,13 +299,13 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     app.messages().append("s1", oddities(), None, None).await?;
     once(longhand, "edit").messages().edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
     app.messages().pin("s1", "u3").await?;
-    app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune)).await?;
+    app.compactions().start("s1", NewCompaction::of(CompactionKind::Prune)).await?;
     wait_for_jobs(longhand).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    once(longhand, "supply").supply_summary("s1", summary).await?;
-    once(longhand, "undo").undo("s1", None).await?;
-    app.redo("s1", None).await?;
+    once(longhand, "supply").compactions().supply_summary("s1", summary).await?;
+    once(longhand, "undo").compactions().undo("s1", None).await?;
+    app.compactions().redo("s1", None).await?;
     app.messages().rewind("s1", "b5", None).await?;
     app.messages().append("s1", turn(6), None, None).await?;
     let fork = ForkPoint { message_id: Some("b4".to_owned()), as_of_revision: None };

@@ -132,11 +132,11 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
         "event" => note("events", all_events(app).await),
         "draft" | "session" => {}
         "request" => {
-            let again = once(longhand, "undo").undo("s1", None).await;
+            let again = once(longhand, "undo").compactions().undo("s1", None).await;
             note("request", again.map(drop));
         }
         "job" => {
-            note("compactions", app.list_compactions("s1", 50, "").await.map(drop));
+            note("compactions", app.compactions().list("s1", 50, "").await.map(drop));
             note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
         }
         _ => {

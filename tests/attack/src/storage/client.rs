@@ -243,11 +243,11 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(receipt.ids, receipt.revision)
         }
         Act::Undo => {
-            let (_, receipt) = caller.undo(session, None).await?;
+            let (_, receipt) = caller.compactions().undo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Redo => {
-            let (_, receipt) = caller.redo(session, None).await?;
+            let (_, receipt) = caller.compactions().redo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Fork(client_id) => {
@@ -268,7 +268,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = caller.start_compaction(session, NewCompaction::of(*kind)).await?;
+            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {
@@ -277,7 +277,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
                 tail_start: tail_start.clone(),
                 ..NewSummary::default()
             };
-            let (compaction, receipt) = caller.supply_summary(session, summary).await?;
+            let (compaction, receipt) = caller.compactions().supply_summary(session, summary).await?;
             at(vec![compaction.id.0], receipt.revision)
         }
     })
