@@ -34,7 +34,7 @@ async fn every_call_that_waits_ends_when_the_daemon_stops() {
     let search = SearchRequest { query: "x".to_owned(), min_seq: 1 << 40, wait: long, ..SearchRequest::default() };
     let answers = futures::future::join4(
         test.app.views().get(&due, context),
-        test.app.lease_summary_task(lease),
+        test.app.summary_tasks().lease(lease),
         test.app.search(&search),
         async { test.begin_stop() },
     );

@@ -152,10 +152,10 @@ impl TestApp {
     /// Leases the next summary task and completes it.
     pub(crate) async fn complete_task(&self, reply: TaskReply) {
         let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = self.app.lease_summary_task(request).await.expect("offered").expect("a task");
+        let leased = self.app.summary_tasks().lease(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let claim = LeaseClaim { compaction, token, base_revision: None };
-        self.app.complete_summary_task(&claim, reply).await.expect("accepted");
+        self.app.summary_tasks().complete(&claim, reply).await.expect("accepted");
     }
 
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {

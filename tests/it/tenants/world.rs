@@ -302,7 +302,7 @@ impl Writer {
             lease: Some(Duration::from_secs(600)),
             ..LeaseRequest::default()
         };
-        let leased = self.app.lease_summary_task(wanted).await.expect("tasks are offered").expect("a task");
+        let leased = self.app.summary_tasks().lease(wanted).await.expect("tasks are offered").expect("a task");
         self.add(Kind::Compaction, leased.task.compaction);
         self.written.lease = Some((leased.task.compaction.to_string(), leased.token));
     }

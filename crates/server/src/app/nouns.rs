@@ -34,4 +34,6 @@ nouns! {
     sessions: Sessions,
     /// Compactions, their previews, and the undoing of changes.
     compactions: Compactions,
+    /// Summaries that clients write for compactions.
+    summary_tasks: SummaryTasks,
 }
