@@ -220,7 +220,7 @@ async fn what_waits_goes_on_in_the_copy() {
     let source = TestApp::start().await;
     let session = source.manual_session().await;
     source.append(&session, "u1 \"hello\"").await;
-    let epoch = source.by("ada").acquire_run(&session, None, false).await.expect("acquired").run.epoch;
+    let epoch = source.by("ada").runs().acquire(&session, None, false).await.expect("acquired").run.epoch;
     source.append(&session, "a1 \"be\" open").await;
     let words = |offset, delta: &str| NewDraftText {
         part: None,
@@ -240,7 +240,7 @@ async fn what_waits_goes_on_in_the_copy() {
     import(&target.app, &export(&source.app, &session).await.expect("exported")).await.expect("imported");
     assert_eq!(target.findings().await, []);
     assert_eq!(target.number("select count(*) from open_message where expire_time is not null"), 1);
-    let run = target.app.renew_run(&session, epoch, None).await.expect("the run is active");
+    let run = target.app.runs().renew(&session, epoch, None).await.expect("the run is active");
     assert!(run.lease_end_time.is_some());
     assert_eq!(target.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
@@ -250,7 +250,7 @@ async fn what_waits_goes_on_in_the_copy() {
     target.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
     let answer = Answer { choice: Some("yes".to_owned()), text: String::new() };
     target.app.answer_approval(&session, &asked, answer).await.expect("answered");
-    target.app.release_run(&session, epoch, None).await.expect("released");
+    target.app.runs().release(&session, epoch, None).await.expect("released");
     assert!(
         shown(&target.context(&session).await)
             .iter()
@@ -690,7 +690,7 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
         .append(&session, conversation("u101 \"late\""), None, None)
         .await
         .expect("appended");
-    source.app.acquire_run(&session, None, false).await.expect("acquired");
+    source.app.runs().acquire(&session, None, false).await.expect("acquired");
     source.app.messages().rewind(&session, "u3", None).await.expect("rewound");
     while let Some(piece) = pieces.recv().await {
         lines.extend(piece.expect("bytes"));

@@ -325,7 +325,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let fork = fork.session.id.to_string();
     test.append(&fork, "u5 \"of the fork\"").await;
     test.append(&session, "a5 \"open\" open").await;
-    let lease = test.app.acquire_run(&session, None, false).await;
+    let lease = test.app.runs().acquire(&session, None, false).await;
     assert!(lease.is_ok(), "{lease:?}");
     let retitled = SessionChange { title: Some(noise("second", 60)), ..SessionChange::default() };
     test.app.sessions().update(&session, retitled).await.expect("changed");
@@ -445,7 +445,7 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
     let (prompt, _) = test.app.submit_prompt(&session, prompt).await.expect("submitted");
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.take_prompt(&session, run.epoch, Wanted::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     let question = Question {
@@ -481,7 +481,7 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
         let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
         test.app.submit_prompt(&session, prompt).await.expect("submitted");
     }
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     let taken = test.app.take_prompt(&session, run.epoch, Wanted::First).await;
     taken.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;

@@ -136,7 +136,7 @@ async fn an_erasure_is_refused_if_the_history_changed_after_the_expected_revisio
     // Labels and runs do not count, nor does what a dry run expects.
     let seen = test.revision(&session).await;
     test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
-    test.app.acquire_run(&session, None, false).await.expect("a run");
+    test.app.runs().acquire(&session, None, false).await.expect("a run");
     let would = EraseRequest { dry_run: true, ..expecting(several(&["u1"]), 1) };
     erase(&test.app, &session, would).await.expect("a preview");
     let once = || test.once("expecting", "u1 u2");

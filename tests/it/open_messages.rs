@@ -544,7 +544,7 @@ async fn late_text_is_refused_for_the_reason_why_its_message_is_closed() {
         let session = test.manual_session().await;
         let caller = match end {
             "lost" => {
-                test.app.clone().in_run(test.app.acquire_run(&session, None, false).await.expect("a run").run.epoch)
+                test.app.clone().in_run(test.app.runs().acquire(&session, None, false).await.expect("a run").run.epoch)
             }
             _ => test.app.clone(),
         };
@@ -565,7 +565,8 @@ async fn late_text_is_refused_for_the_reason_why_its_message_is_closed() {
             }
             _ => {
                 test.app
-                    .cancel_run(&session, CancelRun { epoch: None, force: true, tree: false })
+                    .runs()
+                    .cancel(&session, CancelRun { epoch: None, force: true, tree: false })
                     .await
                     .expect("ended");
                 Reason::RunLost

@@ -122,14 +122,14 @@ async fn a_session_stays_while_a_run_or_a_fork_needs_it() {
         test.append(name, "u1 \"hello\"\na1 \"there\"").await;
     }
     let ada = test.by("ada");
-    let run = ada.acquire_run("at-work", Some(60 * idle), false).await.expect("a run").run;
+    let run = ada.runs().acquire("at-work", Some(60 * idle), false).await.expect("a run").run;
     let fork = test.app.sessions().fork("shared", ForkPoint::default(), Some("fork".to_owned()), "fork".to_owned());
     fork.await.expect("forked");
     test.app.sessions().add_label("fork", "keep".to_owned()).await.expect("labelled");
     pass();
     let (expired, summary) = apply(&test, false).await;
     assert_eq!((titles(&expired), summary.protected), (vec![], 3));
-    ada.release_run("at-work", run.epoch, None).await.expect("released");
+    ada.runs().release("at-work", run.epoch, None).await.expect("released");
     test.app.sessions().remove_label("fork", "keep".to_owned()).await.expect("unlabelled");
     pass();
     assert_eq!(titles(&apply(&test, false).await.0), ["at-work", "fork"]);

@@ -33,11 +33,11 @@ async fn pass(test: &TestApp, milliseconds: i64) {
 
 async fn acquire(caller: &Caller, session: &str) -> Run {
     let lease = Some(Duration::from_secs(10));
-    caller.acquire_run(session, lease, false).await.expect("the run is free").run
+    caller.runs().acquire(session, lease, false).await.expect("the run is free").run
 }
 
 async fn newest(test: &TestApp, session: &str) -> Run {
-    test.app.session_run(session).await.expect("the session").run.expect("a run")
+    test.app.runs().of_session(session).await.expect("the session").run.expect("a run")
 }
 
 fn ended(run: &Run) -> Option<RunEndReason> {
@@ -48,31 +48,31 @@ fn ended(run: &Run) -> Option<RunEndReason> {
 async fn one_agent_at_a_time_answers() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    assert_eq!(test.app.session_run(&session).await.expect("idle").activity(), Activity::Idle);
+    assert_eq!(test.app.runs().of_session(&session).await.expect("idle").activity(), Activity::Idle);
     let ada = test.by("ada");
     let first = acquire(&ada, &session).await;
     assert_eq!((first.epoch, first.actor.as_str(), ended(&first)), (1, "ada", None));
-    let refused = test.by("bob").acquire_run(&session, None, false).await.expect_err("it is taken");
+    let refused = test.by("bob").runs().acquire(&session, None, false).await.expect_err("it is taken");
     assert_eq!(refused.reason, Reason::RunActive);
     assert_eq!((refused.metadata["epoch"].as_str(), refused.metadata["actor"].as_str()), ("1", "ada"));
-    assert_eq!(test.app.session_run(&session).await.expect("busy").activity(), Activity::Running);
+    assert_eq!(test.app.runs().of_session(&session).await.expect("busy").activity(), Activity::Running);
 
-    let (released, _) = ada.release_run(&session, 1, None).await.expect("released");
+    let (released, _) = ada.runs().release(&session, 1, None).await.expect("released");
     assert_eq!((ended(&released), released.lease_end_time), (Some(RunEndReason::Completed), None));
     let second = acquire(&test.by("bob"), &session).await;
     assert_eq!(second.epoch, 2);
     for refused in [
-        ada.renew_run(&session, 1, None).await.map(drop),
-        ada.release_run(&session, 1, None).await.map(drop),
-        ada.cancel_run(&session, CancelRun { epoch: Some(1), ..CancelRun::default() }).await.map(drop),
+        ada.runs().renew(&session, 1, None).await.map(drop),
+        ada.runs().release(&session, 1, None).await.map(drop),
+        ada.runs().cancel(&session, CancelRun { epoch: Some(1), ..CancelRun::default() }).await.map(drop),
         ada.take_prompt(&session, 1, Wanted::First).await.map(drop),
     ] {
         let refused = refused.expect_err("another run is active");
         assert_eq!((refused.reason, refused.metadata["current_epoch"].as_str()), (Reason::RunLost, "2"));
     }
-    let (failed, _) = test.app.release_run(&session, 2, Some("no key".to_owned())).await.expect("released");
+    let (failed, _) = test.app.runs().release(&session, 2, Some("no key".to_owned())).await.expect("released");
     assert_eq!((ended(&failed), failed.end.expect("an end").failure.as_str()), (Some(RunEndReason::Failed), "no key"));
-    assert_eq!(test.app.session_run(&session).await.expect("failed").activity(), Activity::Failed);
+    assert_eq!(test.app.runs().of_session(&session).await.expect("failed").activity(), Activity::Failed);
     assert_eq!(test.findings().await, []);
 }
 
@@ -80,14 +80,14 @@ async fn one_agent_at_a_time_answers() {
 async fn a_repeated_request_gets_its_first_answer_whatever_happened_since() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let ask = || async { test.once("r1", "acquire").acquire_run(&session, None, false).await.expect("acquired") };
+    let ask = || async { test.once("r1", "acquire").runs().acquire(&session, None, false).await.expect("acquired") };
     let first = ask().await;
     assert_eq!(ask().await.receipt, first.receipt);
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     acquire(&test.app, &session).await;
     let again = ask().await;
     assert_eq!((again.run.epoch, ended(&again.run)), (1, Some(RunEndReason::Completed)), "as it is now");
-    let other = test.once("r1", "another").acquire_run(&session, None, true).await.expect_err("another request");
+    let other = test.once("r1", "another").runs().acquire(&session, None, true).await.expect_err("another request");
     assert_eq!(other.reason, Reason::RequestIdReused);
 
     // So does a write on behalf of a run that is lost by now.
@@ -97,7 +97,7 @@ async fn a_repeated_request_gets_its_first_answer_whatever_happened_since() {
         async move { caller.messages().append(&session, conversation("u1 \"hello\""), None, None).await }
     };
     let written = write(2).await.expect("the run is active");
-    test.app.release_run(&session, 2, None).await.expect("released");
+    test.app.runs().release(&session, 2, None).await.expect("released");
     assert_eq!(write(2).await.expect("the first answer").ids, written.ids);
 }
 
@@ -107,7 +107,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
     test.append(&session, "u1 \"hello\"\na1 open").await;
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     acquire(&test.app, &session).await;
     let before = test.revision(&session).await;
     for stale in [1, 3] {
@@ -132,7 +132,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
                 .map(drop),
             stale.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
             stale.sessions().archive(&session).await.map(drop),
-            stale.cancel_run(&session, CancelRun::default()).await.map(drop),
+            stale.runs().cancel(&session, CancelRun::default()).await.map(drop),
         ] {
             assert_eq!(refused.expect_err("it is not the active run").reason, Reason::RunLost);
         }
@@ -164,7 +164,7 @@ async fn a_lost_run_leaves_nothing_open() {
     let before = test.revision(&session).await;
     let mut watch = test.watch().await;
     pass(&test, 9 * SECOND_MS).await;
-    ada.renew_run(&session, 1, Some(Duration::from_secs(10))).await.expect("renewed");
+    ada.runs().renew(&session, 1, Some(Duration::from_secs(10))).await.expect("renewed");
     pass(&test, 9 * SECOND_MS).await;
     assert_eq!(ended(&newest(&test, &session).await), None, "it was renewed");
     test.clock.skip_to(test.clock.now().plus_millis(SECOND_MS));
@@ -206,7 +206,7 @@ async fn a_lease_does_not_run_while_nobody_can_renew_it() {
     let test = test.kill().await;
     pass(&test, 9 * SECOND_MS).await;
     assert_eq!(ended(&newest(&test, &session).await), None, "a start of the daemon gives it the whole time");
-    test.app.renew_run(&session, 1, Some(Duration::from_secs(10))).await.expect("it is still the active one");
+    test.app.runs().renew(&session, 1, Some(Duration::from_secs(10))).await.expect("it is still the active one");
     test.clock.suspend(3_600 * SECOND_MS);
     test.longhand.store().jobs().wake().await.expect("done");
     assert_eq!(ended(&newest(&test, &session).await), None, "the machine slept");
@@ -221,11 +221,11 @@ async fn whoever_acquires_next_ends_a_run_whose_time_is_up() {
     acquire(&test.by("ada"), &session).await;
     test.clock.skip_to(test.clock.now().plus_millis(10 * SECOND_MS));
     // A refusal ends nothing.
-    let refused = test.by("bob").acquire_run(&session, None, true).await.expect_err("no prompt waits");
+    let refused = test.by("bob").runs().acquire(&session, None, true).await.expect_err("no prompt waits");
     assert_eq!((refused.reason, ended(&newest(&test, &session).await)), (Reason::NoPrompt, None));
     let second = acquire(&test.by("bob"), &session).await;
     assert_eq!(second.epoch, 2);
-    let (runs, _) = test.app.list_runs(of(&session)).await.expect("a list");
+    let (runs, _) = test.app.runs().list(of(&session)).await.expect("a list");
     assert_eq!(runs.iter().map(ended).collect::<Vec<_>>(), [None, Some(RunEndReason::Lost)]);
     assert_eq!(test.findings().await, []);
 }
@@ -238,34 +238,34 @@ fn of(session: &str) -> ListRuns {
 async fn a_run_that_was_asked_to_stop_ends_soon() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let none = test.app.cancel_run(&session, CancelRun::default()).await.expect_err("none is active");
+    let none = test.app.runs().cancel(&session, CancelRun::default()).await.expect_err("none is active");
     assert_eq!(none.reason, Reason::RunNotFound);
     acquire(&test.app, &session).await;
-    let asked = test.by("eve").cancel_run(&session, CancelRun::default()).await.expect("asked");
+    let asked = test.by("eve").runs().cancel(&session, CancelRun::default()).await.expect("asked");
     assert!(asked[0].cancel_revision.is_some() && asked[0].end.is_none());
     let before = test.revision(&session).await;
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked before");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked before");
     assert_eq!(test.revision(&session).await, before, "once is enough");
-    let renewed = test.app.renew_run(&session, 1, Some(Duration::from_secs(600))).await.expect("still active");
+    let renewed = test.app.runs().renew(&session, 1, Some(Duration::from_secs(600))).await.expect("still active");
     assert!(renewed.cancel_revision.is_some(), "so that the agent learns of it");
     pass(&test, limits::RUN_CANCEL_MS).await;
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled), "no renewal keeps it");
 
     // Whoever acquires next says the same of a run that was asked to stop.
     acquire(&test.app, &session).await;
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked");
     test.clock.skip_to(test.clock.now().plus_millis(limits::RUN_CANCEL_MS));
     acquire(&test.app, &session).await;
-    let (runs, _) = test.app.list_runs(of(&session)).await.expect("a list");
+    let (runs, _) = test.app.runs().list(of(&session)).await.expect("a list");
     assert_eq!(ended(&runs[1]), Some(RunEndReason::Cancelled));
 
     let forced = CancelRun { force: true, ..CancelRun::default() };
-    let stopped = test.app.cancel_run(&session, forced).await.expect("stopped");
+    let stopped = test.app.runs().cancel(&session, forced).await.expect("stopped");
     assert_eq!(ended(&stopped[0]), Some(RunEndReason::Cancelled));
 
     acquire(&test.app, &session).await;
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked");
-    let (released, _) = test.app.release_run(&session, 4, None).await.expect("released");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked");
+    let (released, _) = test.app.runs().release(&session, 4, None).await.expect("released");
     assert_eq!(ended(&released), Some(RunEndReason::Cancelled), "whatever its agent says");
     acquire(&test.app, &session).await;
     test.app.sessions().archive(&session).await.expect("archived");
@@ -286,22 +286,22 @@ async fn a_tree_is_listed_and_stopped_as_one() {
     }
     let tree = ListRuns { tree: true, ..of(&root) };
     let sessions = |runs: &[Run]| runs.iter().map(|run| run.session_id.to_string()).collect::<Vec<_>>();
-    let (runs, _) = test.app.list_runs(tree.clone()).await.expect("a list");
+    let (runs, _) = test.app.runs().list(tree.clone()).await.expect("a list");
     assert_eq!(sessions(&runs), [deeper.clone(), below.clone()]);
     let page = ListRuns { page_size: 1, ..tree.clone() };
-    let (first, next) = test.app.list_runs(page.clone()).await.expect("a page");
-    let (second, end) = test.app.list_runs(ListRuns { page_token: next, ..page }).await.expect("a page");
+    let (first, next) = test.app.runs().list(page.clone()).await.expect("a page");
+    let (second, end) = test.app.runs().list(ListRuns { page_token: next, ..page }).await.expect("a page");
     assert_eq!((sessions(&first), sessions(&second)), (vec![deeper.clone()], vec![below.clone()]));
     assert_eq!(end, "", "that was the last page");
-    let (all, _) = test.app.list_runs(ListRuns::default()).await.expect("a list");
+    let (all, _) = test.app.runs().list(ListRuns::default()).await.expect("a list");
     assert_eq!(sessions(&all), [other.clone(), deeper.clone(), below.clone()]);
 
     let all = CancelRun { force: true, tree: true, ..CancelRun::default() };
-    let again = test.once("r", "cancel").cancel_run(&root, all).await.expect_err("it could not be repeated");
+    let again = test.once("r", "cancel").runs().cancel(&root, all).await.expect_err("it could not be repeated");
     assert_eq!((again.reason, again.metadata["field"].as_str()), (Reason::InvalidField, "request_id"));
-    let stopped = test.app.cancel_run(&root, all).await.expect("stopped");
+    let stopped = test.app.runs().cancel(&root, all).await.expect("stopped");
     assert_eq!(sessions(&stopped), [deeper, below]);
-    assert_eq!(test.app.list_runs(tree).await.expect("a list").0, []);
+    assert_eq!(test.app.runs().list(tree).await.expect("a list").0, []);
     assert_eq!(ended(&newest(&test, &other).await), None);
 }
 
@@ -335,7 +335,7 @@ async fn prompts_wait_in_order_and_are_taken_once() {
     assert_eq!(queue(&test, &session).await, [first.clone(), third.clone()]);
 
     let mut watch = test.watch().await;
-    let acquired = test.by("ada").acquire_run(&session, None, true).await.expect("acquired");
+    let acquired = test.by("ada").runs().acquire(&session, None, true).await.expect("acquired");
     let taken = acquired.prompt.expect("a prompt");
     assert_eq!(taken.id.to_string(), first);
     let message = watch.wait_for(EventKind::MessageAppended).await;
@@ -399,8 +399,8 @@ async fn a_sender_may_steer_or_interrupt() {
     let urgent = submit(&test.by("eve"), &session, "instead", Delivery::Interrupt).await;
     assert_eq!(queue(&test, &session).await, [urgent.clone(), also, queued]);
     assert!(newest(&test, &session).await.cancel_revision.is_some(), "the run is to stop");
-    test.app.release_run(&session, 1, None).await.expect("released");
-    let next = test.app.acquire_run(&session, None, true).await.expect("acquired");
+    test.app.runs().release(&session, 1, None).await.expect("released");
+    let next = test.app.runs().acquire(&session, None, true).await.expect("acquired");
     assert_eq!(next.prompt.expect("a prompt").id.to_string(), urgent);
 }
 
@@ -506,7 +506,7 @@ async fn a_question_has_one_answer() {
     let (asked, _) = ask().await;
     let id = asked.id.to_string();
     assert_eq!((asked.epoch, &asked.question, asked.end), (Some(1), &question(), None));
-    let busy = test.app.session_run(&session).await.expect("busy");
+    let busy = test.app.runs().of_session(&session).await.expect("busy");
     assert_eq!((busy.activity(), busy.approvals.as_slice()), (Activity::WaitingForApproval, [asked.id].as_slice()));
     for (given, field) in [
         (answer("maybe"), "choice"),
@@ -573,7 +573,7 @@ async fn questions_end_with_the_run_that_asks() {
     acquire(&test.app, &session).await;
     let of_run = test.app.clone().in_run(1).request_approval(&session, question()).await.expect("asked").0;
     let alone = test.app.request_approval(&session, question()).await.expect("asked").0;
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     let (waiting, _) = test.app.list_approvals(&session, false, 0, "").await.expect("a list");
     assert_eq!(waiting.iter().map(|approval| approval.id).collect::<Vec<_>>(), [alone.id]);
     let (all, _) = test.app.list_approvals(&session, true, 0, "").await.expect("a list");
@@ -594,7 +594,7 @@ async fn an_agent_that_comes_back_gets_the_answer_to_its_old_question() {
     acquire(&test.app, &session).await;
     let (found, _) = ask(2).request_approval(&session, question()).await.expect("found");
     assert_eq!((found.id, found.end), (asked.id, None));
-    let mut watch = test.app.watch_run(&session, 2, "").await.expect("a stream");
+    let mut watch = test.app.runs().watch(&session, 2, "").await.expect("a stream");
     test.app.answer_approval(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
     let frame = soon("a frame", watch.next()).await.expect("the stream goes on").expect("a frame");
     assert!(matches!(&frame.signal, RunSignal::Approval(approval) if approval.id == asked.id), "{frame:?}");
@@ -603,7 +603,7 @@ async fn an_agent_that_comes_back_gets_the_answer_to_its_old_question() {
     test.app.clone().in_run(2).request_approval(&session, question()).await.expect("asked");
     pass(&test, 10 * SECOND_MS).await;
     acquire(&test.app, &session).await;
-    test.app.release_run(&session, 3, None).await.expect("released");
+    test.app.runs().release(&session, 3, None).await.expect("released");
     assert_eq!(test.app.list_approvals(&session, false, 0, "").await.expect("a list").0, []);
 }
 
@@ -613,7 +613,7 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
     let early = submit(&test.app, &session, "came before the stream", Delivery::Steer).await;
-    let mut watch = test.app.watch_run(&session, 1, "").await.expect("a stream");
+    let mut watch = test.app.runs().watch(&session, 1, "").await.expect("a stream");
     let next = async |watch: &mut longhand::app::run_watch::RunWatch| {
         soon("a frame", watch.next()).await.expect("the stream goes on").expect("a frame")
     };
@@ -627,19 +627,19 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
     let second = next(&mut watch).await;
     assert!(matches!(&second.signal, RunSignal::Approval(approval) if approval.id == asked.id), "{second:?}");
     // It resumes by its cursor.
-    let mut watch = test.app.watch_run(&session, 1, &first.cursor).await.expect("a stream");
+    let mut watch = test.app.runs().watch(&session, 1, &first.cursor).await.expect("a stream");
     assert_eq!(next(&mut watch).await, second);
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked to stop");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked to stop");
     let third = next(&mut watch).await;
     assert!(matches!(&third.signal, RunSignal::Run(run) if run.cancel_revision.is_some()), "{third:?}");
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     let last = next(&mut watch).await;
     assert!(matches!(&last.signal, RunSignal::Run(run) if run.end.is_some()), "{last:?}");
     assert_eq!(soon("the end", watch.next()).await, None);
-    let mut after = test.app.watch_run(&session, 1, &last.cursor).await.expect("a stream");
+    let mut after = test.app.runs().watch(&session, 1, &last.cursor).await.expect("a stream");
     assert_eq!(next(&mut after).await.signal, last.signal, "a stream that begins after the end says so");
     assert_eq!(soon("the end", after.next()).await, None);
-    assert_eq!(test.app.watch_run(&session, 2, "").await.err().map(|error| error.reason), Some(Reason::RunNotFound));
+    assert_eq!(test.app.runs().watch(&session, 2, "").await.err().map(|error| error.reason), Some(Reason::RunNotFound));
 }
 
 /// Waits until a stream says that these are at work in the session.

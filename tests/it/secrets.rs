@@ -307,8 +307,8 @@ async fn what_other_doors_bring_is_redacted_too() {
     let answer = Answer { choice: None, text: title() };
     let answered = test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered").0;
     assert!(!format!("{answered:?}").contains(BEGIN));
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
-    test.app.release_run(&session, run.epoch, Some(title())).await.expect("released");
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
+    test.app.runs().release(&session, run.epoch, Some(title())).await.expect("released");
     let wanted = NewCompaction { instructions: title(), ..NewCompaction::of(CompactionKind::Summary) };
     // There may be nothing to compact.
     if let Ok((compaction, _)) = test.app.compactions().start(&session, wanted).await {

@@ -313,7 +313,7 @@ async fn a_lost_run_ends_its_call() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let lease = Some(Duration::from_secs(10));
-    let acquired = test.app.acquire_run(&session, lease, false).await.expect("a run");
+    let acquired = test.app.runs().acquire(&session, lease, false).await.expect("a run");
     let in_run = test.app.clone().in_run(acquired.run.epoch);
     let mut watch = watch(&test, &session, Start::Now).await;
     let (frames, writing) = call_with(&in_run, new(&session, "a1 open"));
@@ -330,12 +330,12 @@ async fn a_lost_run_ends_its_call() {
 
     // A run that does not write the message, and whose own call does.
     test.append(&session, "a2 open").await;
-    let next = test.app.acquire_run(&session, lease, false).await.expect("a run");
+    let next = test.app.runs().acquire(&session, lease, false).await.expect("a run");
     let in_next = test.app.clone().in_run(next.run.epoch);
     let (frames, writing) = call_with(&in_next, start(&session, WriteTarget::Open("a2".to_owned())));
     send(&frames, words("t", None, "so far"));
     test.until("the call to begin", async || test.number("select count(*) from draft") == 1).await;
-    test.app.release_run(&session, next.run.epoch, None).await.expect("released");
+    test.app.runs().release(&session, next.run.epoch, None).await.expect("released");
     assert_eq!(answer(writing).await.expect_err("it ended").reason, Reason::RunLost);
 }
 

@@ -46,8 +46,8 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
     let asked = test.app.request_approval(&session, question()).await.expect("asked").0;
     test.app.answer_approval(&session, &asked.id.to_string(), answer("no")).await.expect("answered");
     test.app.request_approval(&session, question()).await.expect("asked");
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked to stop");
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked to stop");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     acquire(&test.app, &session).await;
     assert_eq!(test.findings().await, []);
     let closed = test.stop().await;

@@ -74,7 +74,7 @@ async fn a_prompt_may_begin_a_conversation_anew() {
     let interrupting = NewPrompt { delivery: Delivery::Interrupt, ..again("anew", RewindTo::Start) };
     test.app.submit_prompt(&session, interrupting).await.expect("it waits");
     assert_eq!(shown(&test.context(&session).await), Vec::<String>::new());
-    let taken = test.app.acquire_run(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
+    let taken = test.app.runs().acquire(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
     assert_eq!(test.history(&session).await.last().map(|message| message.id), taken.message());
     assert_eq!(shown(&test.context(&session).await), ["user shown: anew"]);
     assert_eq!(test.findings().await, []);
@@ -145,7 +145,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let words = submit(&test.app, &session, "and then?", Delivery::Queue).await;
 
     let test = test.restart().await;
-    let acquired = test.by("bob").acquire_run(&session, None, true).await.expect("acquired");
+    let acquired = test.by("bob").runs().acquire(&session, None, true).await.expect("acquired");
     assert_eq!(acquired.prompt.map(|taken| taken.id), Some(sent));
     let message = test.history(&session).await.pop().expect("their message");
     assert_eq!((message.role, message.actor.as_str()), (Role::Tool, "pat"));
@@ -207,7 +207,7 @@ async fn a_call_is_answered_by_one_prompt() {
     for session in [&fork, &session] {
         test.app.messages().rewind(session, "a2", None).await.expect("rewound");
         test.app.submit_prompt(session, NewPrompt::of(vec![naming("c2", "anew", "a2")])).await.expect("it waits");
-        test.app.acquire_run(session, None, true).await.map(drop).or_else(busy).expect("acquired");
+        test.app.runs().acquire(session, None, true).await.map(drop).or_else(busy).expect("acquired");
     }
     assert!(shown(&test.context(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
     assert_eq!(test.findings().await, []);

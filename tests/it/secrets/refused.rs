@@ -56,7 +56,7 @@ async fn end(test: &TestApp, session: &str, how: &str) {
             test.longhand.store().jobs().wake().await.expect("what is over ends");
         }
         _ => drop(
-            test.app.cancel_run(session, longhand::app::runs::CancelRun { force: true, ..Default::default() }).await,
+            test.app.runs().cancel(session, longhand::app::runs::CancelRun { force: true, ..Default::default() }).await,
         ),
     }
 }
@@ -64,7 +64,7 @@ async fn end(test: &TestApp, session: &str, how: &str) {
 /// A message of a run that has a call, so that a tool's output has where it belongs.
 async fn open(test: &TestApp) -> String {
     let session = test.manual_session().await;
-    let epoch = test.app.acquire_run(&session, None, false).await.expect("a run").run.epoch;
+    let epoch = test.app.runs().acquire(&session, None, false).await.expect("a run").run.epoch;
     let messages = conversation("u1 \"go\"\na0 call=c0\na1 open");
     test.app.clone().in_run(epoch).messages().append(&session, messages, None, None).await.expect("appended");
     session

@@ -36,4 +36,6 @@ nouns! {
     compactions: Compactions,
     /// Summaries that clients write for compactions.
     summary_tasks: SummaryTasks,
+    /// The right to answer in sessions.
+    runs: Runs,
 }
