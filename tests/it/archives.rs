@@ -232,7 +232,7 @@ async fn what_waits_goes_on_in_the_copy() {
     let draft = source.app.messages().append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
     let new = |words: &str| NewPrompt::of(vec![text(words)]);
     for words in ["first", "second"] {
-        source.app.submit_prompt(&session, new(words)).await.expect("it waits");
+        source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
     let asked = source.app.request_approval(&session, question()).await.expect("asked").0.id.to_string();
 
@@ -242,7 +242,7 @@ async fn what_waits_goes_on_in_the_copy() {
     assert_eq!(target.number("select count(*) from open_message where expire_time is not null"), 1);
     let run = target.app.runs().renew(&session, epoch, None).await.expect("the run is active");
     assert!(run.lease_end_time.is_some());
-    assert_eq!(target.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
+    assert_eq!(target.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
     target.app.messages().append_draft(&session, "a1", more).await.expect("it goes on with the words");
     target.app.messages().append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");

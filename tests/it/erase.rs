@@ -444,9 +444,9 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
-    let (prompt, _) = test.app.submit_prompt(&session, prompt).await.expect("submitted");
+    let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    test.app.take_prompt(&session, run.epoch, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, run.epoch, Wanted::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     let question = Question {
         text: noise("question", 200),
@@ -465,7 +465,7 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     erase(&test.app, &session, message(&prompt.message().to_string())).await;
     erase(&test.app, &session, message("a1")).await;
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    let (prompts, _) = test.app.list_prompts(&session, true, 9, "").await.expect("prompts");
+    let (prompts, _) = test.app.prompts().list(&session, true, 9, "").await.expect("prompts");
     assert!(prompts[0].parts[0].body.is_erased() && prompts[0].metadata_json.is_none());
     assert_eq!(test.number("select content_bytes from session"), 0, "nothing is counted any more");
     assert_eq!(test.findings().await, []);
@@ -479,10 +479,10 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
         let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
-        test.app.submit_prompt(&session, prompt).await.expect("submitted");
+        test.app.prompts().submit(&session, prompt).await.expect("submitted");
     }
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    let taken = test.app.take_prompt(&session, run.epoch, Wanted::First).await;
+    let taken = test.app.prompts().take(&session, run.epoch, Wanted::First).await;
     taken.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     for call in ["c1", "c2"] {

@@ -101,7 +101,7 @@ async fn full() -> Full {
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
     test.app.messages().append_draft("main", "a71", words).await.expect("drafted");
     test.by("ada").runs().acquire("main", Some(Duration::from_secs(600)), false).await.expect("a run");
-    test.app.submit_prompt("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
+    test.app.prompts().submit("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
     let question = Question { text: "May I?".to_owned(), choices, ..Question::default() };
     test.app.request_approval("main", question).await.expect("asked");
@@ -135,7 +135,7 @@ async fn read(test: &TestApp) -> String {
     assert_eq!(test.findings().await, []);
     let mut content = crate::formats::content(test).await;
     let run = test.app.runs().of_session("main").await.expect("the session").run.expect("a run");
-    let prompts = test.app.list_prompts("main", false, 0, "").await.expect("the queue");
+    let prompts = test.app.prompts().list("main", false, 0, "").await.expect("the queue");
     let drafts = test.app.messages().get("main", "a71").await.expect("the open message").1;
     let labels = test.app.sessions().get("main").await.expect("the session").session.labels;
     let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;

@@ -65,7 +65,7 @@ async fn one_agent_at_a_time_answers() {
         ada.runs().renew(&session, 1, None).await.map(drop),
         ada.runs().release(&session, 1, None).await.map(drop),
         ada.runs().cancel(&session, CancelRun { epoch: Some(1), ..CancelRun::default() }).await.map(drop),
-        ada.take_prompt(&session, 1, Wanted::First).await.map(drop),
+        ada.prompts().take(&session, 1, Wanted::First).await.map(drop),
     ] {
         let refused = refused.expect_err("another run is active");
         assert_eq!((refused.reason, refused.metadata["current_epoch"].as_str()), (Reason::RunLost, "2"));
@@ -124,7 +124,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
             stale.messages().pin(&session, "u1").await.map(drop),
             stale.compactions().undo(&session, None).await.map(drop),
             stale.request_approval(&session, question()).await.map(drop),
-            stale.submit_prompt(&session, prompt("x", Delivery::Queue)).await.map(drop),
+            stale.prompts().submit(&session, prompt("x", Delivery::Queue)).await.map(drop),
             stale
                 .sessions()
                 .update(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
@@ -311,11 +311,11 @@ fn prompt(words: &str, delivery: Delivery) -> NewPrompt<'static> {
 }
 
 async fn submit(caller: &Caller, session: &str, words: &str, delivery: Delivery) -> String {
-    caller.submit_prompt(session, prompt(words, delivery)).await.expect("it waits").0.to_string()
+    caller.prompts().submit(session, prompt(words, delivery)).await.expect("it waits").0.to_string()
 }
 
 async fn queue(test: &TestApp, session: &str) -> Vec<String> {
-    let (prompts, _) = test.app.list_prompts(session, false, 0, "").await.expect("the queue");
+    let (prompts, _) = test.app.prompts().list(session, false, 0, "").await.expect("the queue");
     prompts.iter().map(|prompt| prompt.id.to_string()).collect()
 }
 
@@ -328,10 +328,10 @@ async fn prompts_wait_in_order_and_are_taken_once() {
     let second = submit(&pat, &session, "second", Delivery::Queue).await;
     let third = submit(&pat, &session, "third", Delivery::Queue).await;
     assert_eq!(test.history(&session).await, [], "a prompt is no message yet");
-    test.app.move_prompt(&session, &third, Some(&first)).await.expect("moved");
+    test.app.prompts().reorder(&session, &third, Some(&first)).await.expect("moved");
     assert_eq!(queue(&test, &session).await, [third.clone(), first.clone(), second.clone()]);
-    test.app.move_prompt(&session, &third, None).await.expect("moved");
-    test.app.withdraw_prompt(&session, &second).await.expect("withdrawn");
+    test.app.prompts().reorder(&session, &third, None).await.expect("moved");
+    test.app.prompts().withdraw(&session, &second).await.expect("withdrawn");
     assert_eq!(queue(&test, &session).await, [first.clone(), third.clone()]);
 
     let mut watch = test.watch().await;
@@ -347,21 +347,21 @@ async fn prompts_wait_in_order_and_are_taken_once() {
     assert_eq!(history[0].metadata_json.as_deref(), Some("{\"from\":\"here\"}"));
     assert_eq!(shown(&test.context(&session).await), ["user shown: first"]);
 
-    let (next, _) = test.app.take_prompt(&session, 1, Wanted::First).await.expect("the next one");
+    let (next, _) = test.app.prompts().take(&session, 1, Wanted::First).await.expect("the next one");
     assert_eq!(next.id.to_string(), third);
-    let none = test.app.take_prompt(&session, 1, Wanted::First).await.expect_err("none waits");
+    let none = test.app.prompts().take(&session, 1, Wanted::First).await.expect_err("none waits");
     assert_eq!(none.reason, Reason::NoPrompt);
     for (id, end) in [(&first, "taken"), (&second, "withdrawn")] {
         for refused in [
-            test.app.take_prompt(&session, 1, Wanted::Named(id)).await.map(drop),
-            test.app.withdraw_prompt(&session, id).await.map(drop),
-            test.app.move_prompt(&session, id, None).await.map(drop),
+            test.app.prompts().take(&session, 1, Wanted::Named(id)).await.map(drop),
+            test.app.prompts().withdraw(&session, id).await.map(drop),
+            test.app.prompts().reorder(&session, id, None).await.map(drop),
         ] {
             let refused = refused.expect_err("it does not wait");
             assert_eq!((refused.reason, refused.metadata["end"].as_str()), (Reason::PromptEnded, end));
         }
     }
-    let (all, _) = test.app.list_prompts(&session, true, 0, "").await.expect("all");
+    let (all, _) = test.app.prompts().list(&session, true, 0, "").await.expect("all");
     assert_eq!(all.iter().map(|prompt| prompt.id.to_string()).collect::<Vec<_>>(), [third, second, first]);
     assert_eq!(test.findings().await, []);
 }
@@ -388,12 +388,12 @@ async fn a_sender_may_steer_or_interrupt() {
     let session = test.manual_session().await;
     let queued = submit(&test.app, &session, "queued", Delivery::Queue).await;
     acquire(&test.app, &session).await;
-    let none = test.app.take_prompt(&session, 1, Wanted::FirstSteering).await.expect_err("none steers");
+    let none = test.app.prompts().take(&session, 1, Wanted::FirstSteering).await.expect_err("none steers");
     assert_eq!(none.reason, Reason::NoPrompt);
     let steering = submit(&test.app, &session, "steering", Delivery::Steer).await;
     let also = submit(&test.app, &session, "steering too", Delivery::Steer).await;
     assert_eq!(queue(&test, &session).await, [steering.clone(), also.clone(), queued.clone()]);
-    let (taken, _) = test.app.take_prompt(&session, 1, Wanted::FirstSteering).await.expect("it steers");
+    let (taken, _) = test.app.prompts().take(&session, 1, Wanted::FirstSteering).await.expect("it steers");
     assert_eq!(taken.id.to_string(), steering);
     assert_eq!(newest(&test, &session).await.cancel_revision, None);
     let urgent = submit(&test.by("eve"), &session, "instead", Delivery::Interrupt).await;
@@ -409,13 +409,13 @@ async fn the_queue_is_bounded_and_takes_only_words_and_media() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let call = NewPrompt { parts: vec![call("c1")], ..prompt("x", Delivery::Queue) };
-    assert_eq!(test.app.submit_prompt(&session, call).await.expect_err("a call").reason, Reason::InvalidField);
+    assert_eq!(test.app.prompts().submit(&session, call).await.expect_err("a call").reason, Reason::InvalidField);
     let empty = NewPrompt { parts: Vec::new(), ..prompt("x", Delivery::Queue) };
-    assert_eq!(test.app.submit_prompt(&session, empty).await.expect_err("empty").reason, Reason::InvalidField);
+    assert_eq!(test.app.prompts().submit(&session, empty).await.expect_err("empty").reason, Reason::InvalidField);
     for _ in 0..limits::QUEUED_PROMPTS_MAX {
         submit(&test.app, &session, "x", Delivery::Queue).await;
     }
-    let refused = test.app.submit_prompt(&session, prompt("x", Delivery::Interrupt)).await.expect_err("full");
+    let refused = test.app.prompts().submit(&session, prompt("x", Delivery::Interrupt)).await.expect_err("full");
     assert_eq!(refused.reason, Reason::LimitExceeded);
     assert_eq!(queue(&test, &session).await.len(), 50, "a page");
 }
@@ -424,7 +424,7 @@ async fn the_queue_is_bounded_and_takes_only_words_and_media() {
 async fn paged(test: &TestApp, session: &str, size: i64, ended: bool) -> Vec<Vec<String>> {
     let (mut pages, mut token) = (Vec::new(), String::new());
     loop {
-        let (prompts, next) = test.app.list_prompts(session, ended, size, &token).await.expect("a page");
+        let (prompts, next) = test.app.prompts().list(session, ended, size, &token).await.expect("a page");
         pages.push(prompts.iter().map(|prompt| prompt.id.to_string()).collect());
         if next.is_empty() {
             return pages;
@@ -442,11 +442,11 @@ async fn pages_of_the_queue_have_each_prompt_once() {
     }
     acquire(&test.app, &session).await;
     for _ in 0..4 {
-        test.app.take_prompt(&session, 1, Wanted::First).await.expect("taken");
+        test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
     }
     let waiting = queue(&test, &session).await;
-    test.app.withdraw_prompt(&session, &waiting[2]).await.expect("withdrawn");
-    test.app.move_prompt(&session, &waiting[4], Some(&waiting[1])).await.expect("moved");
+    test.app.prompts().withdraw(&session, &waiting[2]).await.expect("withdrawn");
+    test.app.prompts().reorder(&session, &waiting[4], Some(&waiting[1])).await.expect("moved");
     submit(&test.app, &session, "first", Delivery::Interrupt).await;
     let waiting = queue(&test, &session).await;
     assert_eq!(waiting.len(), 5);
@@ -465,7 +465,7 @@ async fn pages_with_much_content_are_short() {
     let large = format!("\"{}\"", "x".repeat(limits::APPROVAL_INPUT_BYTES_MAX - 2));
     let heavy = NewPrompt { metadata_json: Some(large.clone()), ..prompt("x", Delivery::Queue) };
     for _ in 0..15 {
-        test.app.submit_prompt(&session, heavy.clone()).await.expect("it waits");
+        test.app.prompts().submit(&session, heavy.clone()).await.expect("it waits");
         let asked = Question { input_json: Some(large.clone()), ..question() };
         test.app.request_approval(&session, asked).await.expect("asked");
     }

@@ -300,7 +300,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
-    test.app.submit_prompt(&session, prompt).await.expect("submitted");
+    test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };
     let approval = test.app.request_approval(&session, asked).await.expect("asked").0;

@@ -40,9 +40,9 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
     for words in ["taken", "withdrawn", "waits"] {
         submit(&test.app, &session, words, Delivery::Queue).await;
     }
-    test.app.take_prompt(&session, 1, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
     let waiting = queue(&test, &session).await;
-    test.app.withdraw_prompt(&session, &waiting[0]).await.expect("withdrawn");
+    test.app.prompts().withdraw(&session, &waiting[0]).await.expect("withdrawn");
     let asked = test.app.request_approval(&session, question()).await.expect("asked").0;
     test.app.answer_approval(&session, &asked.id.to_string(), answer("no")).await.expect("answered");
     test.app.request_approval(&session, question()).await.expect("asked");

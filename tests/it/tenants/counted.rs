@@ -59,13 +59,13 @@ async fn edits_summaries_and_prompts_count_as_appends() {
     let words = [text("other words")];
     acme.messages().edit(&session, "u1", &words, None).await.expect("the first");
     assert_eq!(refused(acme.compactions().supply_summary(&session, summary()).await), too_fast());
-    assert_eq!(refused(acme.submit_prompt(&session, prompt()).await), too_fast());
+    assert_eq!(refused(acme.prompts().submit(&session, prompt()).await), too_fast());
     test.clock.advance(1_000);
     acme.compactions().supply_summary(&session, summary()).await.expect("a second later");
     assert_eq!(refused(acme.messages().edit(&session, "u2", &words, None).await), too_fast());
     test.clock.advance(1_000);
-    acme.submit_prompt(&session, prompt()).await.expect("a second later");
-    assert_eq!(refused(acme.submit_prompt(&session, prompt()).await), too_fast());
+    acme.prompts().submit(&session, prompt()).await.expect("a second later");
+    assert_eq!(refused(acme.prompts().submit(&session, prompt()).await), too_fast());
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn create(app: &Caller) -> String {
         app.messages().append(&session, conversation(&format!("u{}", number + 1)), None, None).await.expect("appended");
         let new = NewSummary { text: "a summary".to_owned(), tail_start, ..NewSummary::default() };
         app.compactions().supply_summary(&session, new).await.expect("a summary");
-        app.submit_prompt(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
+        app.prompts().submit(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
     }
     session
 }
@@ -44,7 +44,7 @@ async fn next(app: &Caller, list: &str, session: &str, token: &str) -> Result<St
             let list = ListMessages { page_size: 1, page_token, ..ListMessages::default() };
             app.messages().list(session, list).await?.next_page_token
         }
-        "prompts" => app.list_prompts(session, true, 1, token).await?.1,
+        "prompts" => app.prompts().list(session, true, 1, token).await?.1,
         "compactions" => app.compactions().list(session, 1, token).await?.1,
         "expanded" => {
             let newest = app.compactions().list(session, 1, "").await?.0[0].id.to_string();

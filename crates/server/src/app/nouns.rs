@@ -38,4 +38,6 @@ nouns! {
     summary_tasks: SummaryTasks,
     /// The right to answer in sessions.
     runs: Runs,
+    /// The queues of prompts.
+    prompts: Prompts,
 }
