@@ -234,7 +234,7 @@ async fn what_waits_goes_on_in_the_copy() {
     for words in ["first", "second"] {
         source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
-    let asked = source.app.request_approval(&session, question()).await.expect("asked").0.id.to_string();
+    let asked = source.app.approvals().request(&session, question()).await.expect("asked").0.id.to_string();
 
     let target = TestApp::start().await;
     import(&target.app, &export(&source.app, &session).await.expect("exported")).await.expect("imported");
@@ -249,7 +249,7 @@ async fn what_waits_goes_on_in_the_copy() {
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
     target.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
     let answer = Answer { choice: Some("yes".to_owned()), text: String::new() };
-    target.app.answer_approval(&session, &asked, answer).await.expect("answered");
+    target.app.approvals().answer(&session, &asked, answer).await.expect("answered");
     target.app.runs().release(&session, epoch, None).await.expect("released");
     assert!(
         shown(&target.context(&session).await)

@@ -456,9 +456,9 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
         accepts_text: true,
         ..Question::default()
     };
-    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked");
     let answer = longhand::model::approval::Answer { choice: None, text: noise("answer", 100) };
-    test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered");
+    test.app.approvals().answer(&session, &approval.id.to_string(), answer).await.expect("answered");
     let mut stored = contents(&test, "select parts from prompt");
     stored.extend(["wish", "prompt", "question", "answer"].map(|name| noise(name, 48).into_bytes()));
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new());
@@ -488,7 +488,7 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     for call in ["c1", "c2"] {
         let question =
             Question { text: noise(call, 200), call_id: call.to_owned(), accepts_text: true, ..Question::default() };
-        test.app.request_approval(&session, question).await.expect("asked");
+        test.app.approvals().request(&session, question).await.expect("asked");
     }
     // What is gone with the message is not counted twice.
     erase(&test.app, &session, message("a1")).await;
@@ -506,10 +506,10 @@ async fn an_answer_to_a_question_of_an_erased_session_is_refused_for_that() {
     let session = test.manual_session().await;
     let choice = Choice { id: "yes".to_owned(), label: "Yes".to_owned() };
     let question = Question { text: "May I?".to_owned(), choices: vec![choice], ..Question::default() };
-    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked");
     erase(&test.app, &session, request(EraseTarget::Session)).await;
     let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
-    let refused = test.app.answer_approval(&session, &approval.id.to_string(), answer).await;
+    let refused = test.app.approvals().answer(&session, &approval.id.to_string(), answer).await;
     assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
 }
 

@@ -104,7 +104,7 @@ async fn full() -> Full {
     test.app.prompts().submit("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
     let question = Question { text: "May I?".to_owned(), choices, ..Question::default() };
-    test.app.request_approval("main", question).await.expect("asked");
+    test.app.approvals().request("main", question).await.expect("asked");
     let scopes = [Scope::Read].into_iter().collect();
     let token = NewAccessToken { principal: "guest".to_owned(), scopes, ..NewAccessToken::default() };
     let (_, secret) = test.app.create_access_token(token).await.expect("a token");
@@ -138,7 +138,7 @@ async fn read(test: &TestApp) -> String {
     let prompts = test.app.prompts().list("main", false, 0, "").await.expect("the queue");
     let drafts = test.app.messages().get("main", "a71").await.expect("the open message").1;
     let labels = test.app.sessions().get("main").await.expect("the session").session.labels;
-    let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;
+    let approvals = test.app.approvals().list("main", false, 0, "").await.expect("questions").0;
     let approvals: Vec<_> = approvals.iter().map(|asked| (asked.id, asked.question.text.clone())).collect();
     let compactions = test.app.compactions().list("main", 100, "").await.expect("compactions").0;
     writeln!(content, "{} {} {:?}", run.epoch, run.actor, run.id).expect("text");

@@ -123,7 +123,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
             stale.messages().rewind(&session, "u1", None).await.map(drop),
             stale.messages().pin(&session, "u1").await.map(drop),
             stale.compactions().undo(&session, None).await.map(drop),
-            stale.request_approval(&session, question()).await.map(drop),
+            stale.approvals().request(&session, question()).await.map(drop),
             stale.prompts().submit(&session, prompt("x", Delivery::Queue)).await.map(drop),
             stale
                 .sessions()
@@ -160,7 +160,7 @@ async fn a_lost_run_leaves_nothing_open() {
     ada.messages().append_draft(&session, "a1", draft).await.expect("the words are taken");
     // Another writer's call is not the run's.
     test.append(&session, "a2 call=c3").await;
-    let asked = ada.request_approval(&session, question()).await.expect("asked").0;
+    let asked = ada.approvals().request(&session, question()).await.expect("asked").0;
     let before = test.revision(&session).await;
     let mut watch = test.watch().await;
     pass(&test, 9 * SECOND_MS).await;
@@ -180,7 +180,7 @@ async fn a_lost_run_leaves_nothing_open() {
     assert_eq!((message.finish.reason, drafts.len()), (Some(FinishReason::Aborted), 0));
     let (other, ..) = test.app.messages().get(&session, "a0").await.expect("the message");
     assert_eq!(other.sealed_revision, None, "it is not the run's");
-    let waiting = test.app.get_approval(&session, &asked.id.to_string()).await.expect("the question");
+    let waiting = test.app.approvals().get(&session, &asked.id.to_string()).await.expect("the question");
     assert_eq!(waiting.end, None, "its agent may come back for the answer");
 
     // The result that comes after all counts.
@@ -374,7 +374,7 @@ async fn prompts_runs_and_questions_are_no_change_of_history() {
     let read = test.revision(&session).await;
     submit(&test.app, &session, "later", Delivery::Queue).await;
     acquire(&test.app, &session).await;
-    test.app.request_approval(&session, question()).await.expect("asked");
+    test.app.approvals().request(&session, question()).await.expect("asked");
     test.app
         .messages()
         .append(&session, conversation("a1 \"hi\""), None, Some(read))
@@ -467,13 +467,13 @@ async fn pages_with_much_content_are_short() {
     for _ in 0..15 {
         test.app.prompts().submit(&session, heavy.clone()).await.expect("it waits");
         let asked = Question { input_json: Some(large.clone()), ..question() };
-        test.app.request_approval(&session, asked).await.expect("asked");
+        test.app.approvals().request(&session, asked).await.expect("asked");
     }
     for ended in [false, true] {
         let pages = paged(&test, &session, 0, ended).await;
         assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [11, 4], "3 MiB for each page");
-        let (first, next) = test.app.list_approvals(&session, ended, 0, "").await.expect("a page");
-        let (second, end) = test.app.list_approvals(&session, ended, 0, &next).await.expect("a page");
+        let (first, next) = test.app.approvals().list(&session, ended, 0, "").await.expect("a page");
+        let (second, end) = test.app.approvals().list(&session, ended, 0, &next).await.expect("a page");
         assert_eq!((first.len(), second.len(), end.as_str()), (11, 4, ""));
     }
 }
@@ -501,7 +501,7 @@ async fn a_question_has_one_answer() {
     acquire(&test.by("ada"), &session).await;
     let ask = || async {
         let caller = test.once("ask-1", "question").in_run(1);
-        caller.request_approval(&session, question()).await.expect("asked")
+        caller.approvals().request(&session, question()).await.expect("asked")
     };
     let (asked, _) = ask().await;
     let id = asked.id.to_string();
@@ -513,20 +513,21 @@ async fn a_question_has_one_answer() {
         (Answer::default(), "choice"),
         (Answer { text: "but".to_owned(), ..answer("no") }, "text"),
     ] {
-        let refused = test.app.answer_approval(&session, &id, given).await.expect_err("no answer to this question");
+        let refused = test.app.approvals().answer(&session, &id, given).await.expect_err("no answer to this question");
         assert_eq!((refused.reason, refused.metadata["field"].as_str()), (Reason::InvalidField, field));
     }
-    let (answered, _) = test.by("pat").answer_approval(&session, &id, answer("no")).await.expect("answered");
+    let (answered, _) = test.by("pat").approvals().answer(&session, &id, answer("no")).await.expect("answered");
     let end = answered.end.expect("an end");
     assert_eq!((end.answer.choice.as_deref(), end.actor.as_str()), (Some("no"), "pat"));
-    let second = test.by("eve").answer_approval(&session, &id, answer("yes")).await.expect_err("answered before");
+    let second = test.by("eve").approvals().answer(&session, &id, answer("yes")).await.expect_err("answered before");
     assert_eq!(second.reason, Reason::ApprovalEnded);
     assert_eq!((second.metadata["choice"].as_str(), second.metadata["actor"].as_str()), ("no", "pat"));
 
     // The agent was restarted, and so was the daemon: asking again finds the answer.
     let session = session.clone();
     let test = test.kill().await;
-    let again = test.once("ask-1", "question").in_run(1).request_approval(&session, question()).await.expect("found");
+    let again =
+        test.once("ask-1", "question").in_run(1).approvals().request(&session, question()).await.expect("found");
     assert_eq!(again.0.end.expect("the answer").answer, answer("no"));
     assert_eq!(test.findings().await, []);
 }
@@ -536,12 +537,12 @@ async fn the_default_holds_when_the_time_is_up() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let limited = Question { default_choice: Some("no".to_owned()), timeout_ms: Some(10 * SECOND_MS), ..question() };
-    let (asked, _) = test.app.request_approval(&session, limited.clone()).await.expect("asked");
+    let (asked, _) = test.app.approvals().request(&session, limited.clone()).await.expect("asked");
     let id = asked.id.to_string();
     pass(&test, 9 * SECOND_MS).await;
     let test = test.restart().await;
     pass(&test, 9 * SECOND_MS).await;
-    assert_eq!(test.app.get_approval(&session, &id).await.expect("it").end, None, "the downtime does not count");
+    assert_eq!(test.app.approvals().get(&session, &id).await.expect("it").end, None, "the downtime does not count");
     let mut watch = test.watch().await;
     test.clock.skip_to(test.clock.now().plus_millis(SECOND_MS));
     test.wake.wake();
@@ -550,7 +551,7 @@ async fn the_default_holds_when_the_time_is_up() {
         matches!(&event.body, EventBody::ApprovalEnded { choice: Some(choice), .. } if choice == "no"),
         "{event:?}"
     );
-    let late = test.app.answer_approval(&session, &id, answer("yes")).await.expect_err("too late");
+    let late = test.app.approvals().answer(&session, &id, answer("yes")).await.expect_err("too late");
     assert_eq!((late.reason, late.metadata["choice"].as_str()), (Reason::ApprovalEnded, "no"));
     for (bad, field) in [
         (Question { text: " ".to_owned(), ..question() }, "question.text"),
@@ -560,7 +561,7 @@ async fn the_default_holds_when_the_time_is_up() {
         (Question { timeout_ms: Some(1), ..limited }, "question.answer_timeout"),
         (Question { input_json: Some("{".to_owned()), ..question() }, "question.input_json"),
     ] {
-        let refused = test.app.request_approval(&session, bad).await.expect_err("refused");
+        let refused = test.app.approvals().request(&session, bad).await.expect_err("refused");
         assert_eq!(refused.metadata["field"].as_str(), field);
     }
     assert_eq!(test.findings().await, []);
@@ -571,15 +572,15 @@ async fn questions_end_with_the_run_that_asks() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
-    let of_run = test.app.clone().in_run(1).request_approval(&session, question()).await.expect("asked").0;
-    let alone = test.app.request_approval(&session, question()).await.expect("asked").0;
+    let of_run = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").0;
+    let alone = test.app.approvals().request(&session, question()).await.expect("asked").0;
     test.app.runs().release(&session, 1, None).await.expect("released");
-    let (waiting, _) = test.app.list_approvals(&session, false, 0, "").await.expect("a list");
+    let (waiting, _) = test.app.approvals().list(&session, false, 0, "").await.expect("a list");
     assert_eq!(waiting.iter().map(|approval| approval.id).collect::<Vec<_>>(), [alone.id]);
-    let (all, _) = test.app.list_approvals(&session, true, 0, "").await.expect("a list");
+    let (all, _) = test.app.approvals().list(&session, true, 0, "").await.expect("a list");
     assert_eq!(all.iter().map(|approval| approval.id).collect::<Vec<_>>(), [alone.id, of_run.id]);
-    test.app.withdraw_approval(&session, &alone.id.to_string()).await.expect("withdrawn");
-    let refused = test.app.answer_approval(&session, &alone.id.to_string(), answer("no")).await;
+    test.app.approvals().withdraw(&session, &alone.id.to_string()).await.expect("withdrawn");
+    let refused = test.app.approvals().answer(&session, &alone.id.to_string(), answer("no")).await;
     assert_eq!(refused.expect_err("withdrawn").reason, Reason::ApprovalEnded);
 }
 
@@ -589,22 +590,22 @@ async fn an_agent_that_comes_back_gets_the_answer_to_its_old_question() {
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
     let ask = |epoch| test.once("ask-1", "question").in_run(epoch);
-    let (asked, _) = ask(1).request_approval(&session, question()).await.expect("asked");
+    let (asked, _) = ask(1).approvals().request(&session, question()).await.expect("asked");
     pass(&test, 10 * SECOND_MS).await;
     acquire(&test.app, &session).await;
-    let (found, _) = ask(2).request_approval(&session, question()).await.expect("found");
+    let (found, _) = ask(2).approvals().request(&session, question()).await.expect("found");
     assert_eq!((found.id, found.end), (asked.id, None));
     let mut watch = test.app.runs().watch(&session, 2, "").await.expect("a stream");
-    test.app.answer_approval(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
+    test.app.approvals().answer(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
     let frame = soon("a frame", watch.next()).await.expect("the stream goes on").expect("a frame");
     assert!(matches!(&frame.signal, RunSignal::Approval(approval) if approval.id == asked.id), "{frame:?}");
 
     // What nobody came back for ends with the next run.
-    test.app.clone().in_run(2).request_approval(&session, question()).await.expect("asked");
+    test.app.clone().in_run(2).approvals().request(&session, question()).await.expect("asked");
     pass(&test, 10 * SECOND_MS).await;
     acquire(&test.app, &session).await;
     test.app.runs().release(&session, 3, None).await.expect("released");
-    assert_eq!(test.app.list_approvals(&session, false, 0, "").await.expect("a list").0, []);
+    assert_eq!(test.app.approvals().list(&session, false, 0, "").await.expect("a list").0, []);
 }
 
 #[tokio::test]
@@ -619,10 +620,10 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
     };
     let first = next(&mut watch).await;
     assert!(matches!(&first.signal, RunSignal::Prompt(prompt) if prompt.id.to_string() == early), "{first:?}");
-    let asked = test.app.clone().in_run(1).request_approval(&session, question()).await.expect("asked").0;
-    let other = test.app.request_approval(&session, question()).await.expect("asked").0;
+    let asked = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").0;
+    let other = test.app.approvals().request(&session, question()).await.expect("asked").0;
     for id in [other.id, asked.id] {
-        test.app.answer_approval(&session, &id.to_string(), answer("yes")).await.expect("answered");
+        test.app.approvals().answer(&session, &id.to_string(), answer("yes")).await.expect("answered");
     }
     let second = next(&mut watch).await;
     assert!(matches!(&second.signal, RunSignal::Approval(approval) if approval.id == asked.id), "{second:?}");
@@ -694,7 +695,7 @@ async fn a_snapshot_has_what_waits() {
     acquire(&test.app, &session).await;
     let first = submit(&test.app, &session, "first", Delivery::Queue).await;
     let second = submit(&test.app, &session, "second", Delivery::Interrupt).await;
-    let asked = test.app.request_approval(&session, question()).await.expect("asked").0;
+    let asked = test.app.approvals().request(&session, question()).await.expect("asked").0;
     let request = SubscribeRequest { start: Start::Snapshot, presence: false, ..following(&session) };
     let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
     let mut found = Vec::new();
@@ -708,7 +709,7 @@ async fn a_snapshot_has_what_waits() {
         }
     }
     assert_eq!(found, ["run 1".to_owned(), second, first, asked.id.to_string()]);
-    test.app.answer_approval(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
+    test.app.approvals().answer(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
     let next = watch.wait_for(EventKind::ApprovalEnded).await;
     assert_eq!(watch.log[0], next, "what follows was committed after it");
 }

@@ -303,9 +303,9 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };
-    let approval = test.app.request_approval(&session, asked).await.expect("asked").0;
+    let approval = test.app.approvals().request(&session, asked).await.expect("asked").0;
     let answer = Answer { choice: None, text: title() };
-    let answered = test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered").0;
+    let answered = test.app.approvals().answer(&session, &approval.id.to_string(), answer).await.expect("answered").0;
     assert!(!format!("{answered:?}").contains(BEGIN));
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.runs().release(&session, run.epoch, Some(title())).await.expect("released");

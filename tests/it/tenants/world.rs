@@ -285,7 +285,7 @@ impl Writer {
         self.add(Kind::Prompt, prompt);
         let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
         let question = Question { text: words, choices, ..Question::default() };
-        let approval = self.app.request_approval(session, question).await.expect("a question").0;
+        let approval = self.app.approvals().request(session, question).await.expect("a question").0;
         self.add(Kind::Approval, approval.id);
         self.app.sessions().add_label(session, self.written.marker.clone()).await.expect("a label");
     }

@@ -40,4 +40,6 @@ nouns! {
     runs: Runs,
     /// The queues of prompts.
     prompts: Prompts,
+    /// The questions of agents.
+    approvals: Approvals,
 }
