@@ -41,7 +41,7 @@ pub(crate) fn names(folder: &TempDir) -> Vec<PathBuf> {
 /// The cursor of the newest event.
 async fn head(test: &TestApp) -> String {
     let request = SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut stream = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut stream = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     match stream.frame().await {
         Frame::Ready { cursor, .. } => cursor,
         frame => panic!("not ready: {frame:?}"),
@@ -51,7 +51,7 @@ async fn head(test: &TestApp) -> String {
 /// The error of a store that gets a cursor; none if it is accepted.
 async fn resume(test: &TestApp, cursor: &str) -> Option<longhand::app::Error> {
     let request = SubscribeRequest { start: Start::After(cursor.to_owned()), ..SubscribeRequest::default() };
-    test.app.subscribe(request).await.err()
+    test.app.events().subscribe(request).await.err()
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
         note(what);
     }
     let list = ListEvents { session: Some(session.to_owned()), page_size: 50, ..ListEvents::default() };
-    let (events, _) = test.app.list_events(list).await.expect("events");
+    let (events, _) = test.app.events().list(list).await.expect("events");
     assert_eq!(events.len(), 50);
     note("events");
     costs
@@ -185,7 +185,7 @@ async fn a_page_of_few_events_among_many_reads_only_so_far() {
         let (counts, most) = paged(&test, async |after| {
             let kinds = vec![EventKind::SessionUpdated];
             let list = ListEvents { session: session.clone(), kinds, after, ..ListEvents::default() };
-            let (events, next) = test.app.list_events(list).await.expect("a page");
+            let (events, next) = test.app.events().list(list).await.expect("a page");
             (events.len(), next)
         })
         .await;

@@ -72,14 +72,14 @@ async fn the_lag_of_the_slowest_stream_is_counted() {
     let lag = async || info(&test).await.stream_lag;
     assert_eq!(lag().await, 0, "there is no stream");
     let request = || SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut slow = test.app.subscribe(request()).await.expect("a stream");
+    let mut slow = test.app.events().subscribe(request()).await.expect("a stream");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Ready { .. }));
     assert_eq!(lag().await, 0);
     let before = test.longhand.store().log().head_seq();
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     test.settled().await;
     let events = test.longhand.store().log().head_seq() - before;
-    let ahead = test.app.subscribe(request()).await.expect("a stream");
+    let ahead = test.app.events().subscribe(request()).await.expect("a stream");
     assert!(events >= 2);
     assert_eq!(lag().await, events, "the slowest stream determines it");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Events { .. }));

@@ -120,7 +120,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
     let mut revisions = Vec::new();
     let mut after = String::new();
     loop {
-        let (events, next) = test.app.list_events(ListEvents { after, ..list.clone() }).await.expect("a page");
+        let (events, next) = test.app.events().list(ListEvents { after, ..list.clone() }).await.expect("a page");
         revisions.extend(events.iter().map(|served| served.event.revision));
         if next.is_empty() {
             break;

@@ -48,7 +48,7 @@ pub(crate) async fn content(test: &TestApp) -> String {
             writeln!(out, "  at {at}: view {view}, chain {chain}").expect("text");
         }
         let list = ListEvents { session: Some(id), page_size: 1_000, ..ListEvents::default() };
-        for served in test.app.list_events(list).await.expect("the events").0 {
+        for served in test.app.events().list(list).await.expect("the events").0 {
             let event = served.event;
             writeln!(out, "  event {} {} {:?}", event.revision, event.seq, event.body.kind()).expect("text");
         }

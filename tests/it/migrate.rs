@@ -118,7 +118,7 @@ async fn full() -> Full {
 /// The cursor of the newest event.
 async fn cursor(test: &TestApp) -> String {
     let request = SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut stream = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut stream = crate::support::Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     match stream.frame().await {
         Frame::Ready { cursor, .. } => cursor,
         frame => panic!("not ready: {frame:?}"),
@@ -253,7 +253,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(&*test.longhand.entrance().authenticate(proof).expect("it is known").principal, "guest");
     // A cursor goes on with what comes next.
     let after = SubscribeRequest { start: Start::After(full.cursor.clone()), ..SubscribeRequest::default() };
-    let mut stream = crate::support::Watch::new(test.app.subscribe(after).await.expect("the cursor is known"));
+    let mut stream = crate::support::Watch::new(test.app.events().subscribe(after).await.expect("the cursor is known"));
     test.append("retrieval", "u80 \"in the shard\"").await;
     while stream.log.is_empty() {
         stream.frame().await;
@@ -273,7 +273,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
-    test.app.subscribe(after).await.map(drop).expect("the cursor is known");
+    test.app.events().subscribe(after).await.map(drop).expect("the cursor is known");
     assert_eq!(test.app.views().get("main", ContextRequest::default()).await.expect("a view").token, token);
     test.stop().await;
     let again = migrate(&files(directory), &shard(server, "clients_c")).await.expect_err("a place is taken");

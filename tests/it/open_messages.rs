@@ -388,7 +388,7 @@ async fn watchers_see_the_words_as_they_come() {
         start: Start::Now,
         ..SubscribeRequest::default()
     };
-    let mut watch = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut watch = crate::support::Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     assert!(matches!(watch.frame().await, Frame::Ready { .. }));
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "grüß")).await;
     draft(&test, &session, adding(Some(part), 6, " dich")).await;

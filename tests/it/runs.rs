@@ -664,10 +664,10 @@ async fn who_watches_and_types_is_known_while_it_lasts() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let revision = test.revision(&session).await;
-    let mut pat = Watch::new(test.by("pat").subscribe(following(&session)).await.expect("a stream"));
+    let mut pat = Watch::new(test.by("pat").events().subscribe(following(&session)).await.expect("a stream"));
     let (watching, typing) = (("pat", Doing::Watching), ("eve", Doing::Typing));
     present(&mut pat, &[watching]).await;
-    let eve = test.by("eve").subscribe(following(&session)).await.expect("a stream");
+    let eve = test.by("eve").events().subscribe(following(&session)).await.expect("a stream");
     present(&mut pat, &[("eve", Doing::Watching), watching]).await;
     drop(eve);
     present(&mut pat, &[watching]).await;
@@ -697,7 +697,7 @@ async fn a_snapshot_has_what_waits() {
     let second = submit(&test.app, &session, "second", Delivery::Interrupt).await;
     let asked = test.app.approvals().request(&session, question()).await.expect("asked").0;
     let request = SubscribeRequest { start: Start::Snapshot, presence: false, ..following(&session) };
-    let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut watch = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     let mut found = Vec::new();
     loop {
         match watch.frame().await {
@@ -739,7 +739,7 @@ async fn a_stream_may_have_a_tree_or_a_project() {
             kinds: vec![EventKind::PromptSubmitted],
             ..SubscribeRequest::default()
         };
-        let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+        let mut watch = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
         for session in all {
             submit(&test.app, session, "x", Delivery::Queue).await;
         }
@@ -750,6 +750,6 @@ async fn a_stream_may_have_a_tree_or_a_project() {
         assert_eq!(found.iter().collect::<Vec<_>>(), expected);
     }
     let nowhere = SubscribeRequest { root: Some("nobody".to_owned()), ..SubscribeRequest::default() };
-    let refused = test.app.subscribe(nowhere).await.err().map(|error| error.reason);
+    let refused = test.app.events().subscribe(nowhere).await.err().map(|error| error.reason);
     assert_eq!(refused, Some(Reason::SessionNotFound));
 }

@@ -22,7 +22,7 @@ fn from(start: Start) -> SubscribeRequest {
 }
 
 async fn stream(test: &TestApp, request: SubscribeRequest) -> Watch {
-    Watch::new(test.app.subscribe(request).await.expect("a stream"))
+    Watch::new(test.app.events().subscribe(request).await.expect("a stream"))
 }
 
 /// The cursor in the first frame of a stream.
@@ -240,7 +240,7 @@ async fn an_idle_stream_reports_its_cursor() {
     assert_eq!(seqs(&resumed), [seq + 1]);
     for progress in [Duration::ZERO, Duration::from_secs(3_600)] {
         let request = SubscribeRequest { progress: Some(progress), ..from(Start::Now) };
-        assert_eq!(test.app.subscribe(request).await.err().expect("refused").reason, Reason::InvalidField);
+        assert_eq!(test.app.events().subscribe(request).await.err().expect("refused").reason, Reason::InvalidField);
     }
 }
 
@@ -260,7 +260,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     // An operator restores the copy made before the two messages.
     let restored = TestApp::copy_of(kept.path()).await;
     let refused = async |cursor: &str| {
-        restored.app.subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
+        restored.app.events().subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
     };
     let error = refused(&events.last().expect("events").cursor).await;
     assert_eq!(error.reason, Reason::CursorOutOfRange);
@@ -268,7 +268,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     restored.append(&session, "u1 \"another one\"\nu2 \"another two\"").await;
     assert_eq!(refused(&events.last().expect("events").cursor).await.reason, Reason::CursorForeign);
     // A cursor from before the difference is still valid.
-    let shared = restored.app.subscribe(from(Start::After(events[0].cursor.clone()))).await;
+    let shared = restored.app.events().subscribe(from(Start::After(events[0].cursor.clone()))).await;
     shared.expect("the first event is the same in both");
     let other = TestApp::start().await;
     other.manual_session().await;
@@ -343,7 +343,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
         assert_eq!(seen, test.history(&session).await.iter().map(|message| message.id).collect::<Vec<_>>());
     }
     writing.await.expect("all was written");
-    let nothing = test.app.subscribe(from(Start::Snapshot)).await;
+    let nothing = test.app.events().subscribe(from(Start::Snapshot)).await;
     assert_eq!(nothing.err().expect("refused").reason, Reason::InvalidField);
 }
 
@@ -457,14 +457,14 @@ async fn snapshots_beside_two_writers_have_one_revision() {
 async fn a_stopping_daemon_ends_streams_with_their_cursor() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let mut stream = test.app.subscribe(from(Start::Beginning)).await.expect("a stream");
+    let mut stream = test.app.events().subscribe(from(Start::Beginning)).await.expect("a stream");
     while !matches!(stream.next().await.expect("a frame"), Frame::Events { .. }) {}
     let ending = async move { stream.next().await.map(drop).expect_err("the stream ends") };
     let (ended, directory) = futures::future::join(ending, test.stop()).await;
     assert_eq!(ended.reason, Reason::ShuttingDown);
     let cursor = ended.metadata.get("cursor").expect("a cursor").clone();
     let test = TestApp::copy_of(directory.path()).await;
-    let mut watch = Watch::new(test.app.subscribe(from(Start::After(cursor))).await.expect("resumed"));
+    let mut watch = Watch::new(test.app.events().subscribe(from(Start::After(cursor))).await.expect("resumed"));
     ready(&mut watch).await;
     test.append(&session, "u1 \"one\"").await;
     batch(&mut watch).await;
@@ -483,7 +483,7 @@ async fn lists_of_events_agree_with_the_stream() {
         let mut events = Vec::new();
         let mut list = ListEvents { session, kinds, page_size, ..ListEvents::default() };
         loop {
-            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            let (page, next) = test.app.events().list(list.clone()).await.expect("a page");
             events.extend(page.into_iter().map(|served| Arc::unwrap_or_clone(served.event)));
             if next.is_empty() {
                 return events;
@@ -515,7 +515,7 @@ async fn a_page_of_events_ends_before_the_message_that_exceeds_it() {
         (list.session, list.after) = (of, String::new());
         let mut lengths = Vec::new();
         while lengths.is_empty() || !list.after.is_empty() {
-            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            let (page, next) = test.app.events().list(list.clone()).await.expect("a page");
             lengths.push(page.len());
             list.after = next;
         }

@@ -368,7 +368,7 @@ impl TestApp {
     /// Follows all events from the beginning of the log.
     pub(crate) async fn watch(&self) -> Watch {
         let request = SubscribeRequest { start: Start::Beginning, ..SubscribeRequest::default() };
-        Watch::new(self.app.subscribe(request).await.expect("a stream"))
+        Watch::new(self.app.events().subscribe(request).await.expect("a stream"))
     }
 
     /// All events of the store so far.

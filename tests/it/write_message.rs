@@ -86,7 +86,7 @@ fn send(frames: &Frames, frame: WriteFrame) {
 
 async fn watch(test: &TestApp, session: &str, start: Start) -> Watch {
     let request = SubscribeRequest { sessions: vec![session.to_owned()], live: true, start, ..Default::default() };
-    Watch::new(test.app.subscribe(request).await.expect("a stream"))
+    Watch::new(test.app.events().subscribe(request).await.expect("a stream"))
 }
 
 /// The next text of a draft: the draft, the offset, the text.

@@ -74,7 +74,7 @@ async fn however_text_is_cut_and_interrupted_it_becomes_the_redaction_of_the_who
         let session = test.manual_session().await;
         test.append(&session, "u1 \"go\"\na1 open").await;
         let live = SubscribeRequest { sessions: vec![session.clone()], live: true, ..Default::default() };
-        let mut watch = crate::support::Watch::new(test.app.subscribe(live.clone()).await.expect("a stream"));
+        let mut watch = crate::support::Watch::new(test.app.events().subscribe(live.clone()).await.expect("a stream"));
         let mut seen = String::new();
         for (index, (at, delta)) in pieces(text, seed).into_iter().enumerate() {
             let receipt =
@@ -99,7 +99,7 @@ async fn however_text_is_cut_and_interrupted_it_becomes_the_redaction_of_the_who
                 drop(watch);
                 test = test.kill().await;
                 test.longhand.store().apply_secret_rules(rules(Action::Redact)).expect("the key is there");
-                watch = crate::support::Watch::new(test.app.subscribe(live.clone()).await.expect("a stream"));
+                watch = crate::support::Watch::new(test.app.events().subscribe(live.clone()).await.expect("a stream"));
             }
         }
         match seed % 3 {
@@ -139,7 +139,7 @@ async fn what_readers_see_is_what_is_sent_to_them() {
     test.append(&session, "a1 open").await;
     let request =
         SubscribeRequest { sessions: vec![session.clone()], live: true, start: Start::Now, ..Default::default() };
-    let mut watch = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut watch = crate::support::Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     let text = format!("one {SECRET} two h three");
     for (at, character) in text.char_indices() {
         test.app.messages().append_draft(&session, "a1", piece(at, &character.to_string())).await.expect("taken");

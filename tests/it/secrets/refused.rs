@@ -87,7 +87,7 @@ async fn of_a_draft_that_is_refused_nothing_stays_however_the_secret_is_cut() {
                 test = test.kill().await;
                 test.longhand.store().apply_secret_rules(rules(Action::Refuse)).expect("the key is there");
             }
-            let mut watch = Watch::new(test.app.subscribe(live).await.expect("a stream"));
+            let mut watch = Watch::new(test.app.events().subscribe(live).await.expect("a stream"));
             let refused = test.app.messages().append_draft(&session, "a1", words(kind, at, &whole[at..])).await;
             let error = refused.expect_err("a secret");
             assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"));

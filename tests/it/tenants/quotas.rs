@@ -61,9 +61,9 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
         append(&other, "s0").await.expect("another tenant's append");
     }
 
-    let stream = acme.subscribe(SubscribeRequest::default()).await.expect("a stream");
-    let another = acme.subscribe(SubscribeRequest::default()).await;
+    let stream = acme.events().subscribe(SubscribeRequest::default()).await.expect("a stream");
+    let another = acme.events().subscribe(SubscribeRequest::default()).await;
     assert_eq!(refused(another), (Reason::QuotaExceeded, "streams".to_owned()));
     drop(stream);
-    acme.subscribe(SubscribeRequest::default()).await.expect("a stream in its place");
+    acme.events().subscribe(SubscribeRequest::default()).await.expect("a stream in its place");
 }

@@ -42,4 +42,6 @@ nouns! {
     prompts: Prompts,
     /// The questions of agents.
     approvals: Approvals,
+    /// The log: streams and pages of events.
+    events: Events,
 }

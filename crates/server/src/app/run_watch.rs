@@ -135,7 +135,7 @@ impl Runs<'_> {
             start: Start::After(after),
             ..SubscribeRequest::default()
         };
-        let feed = self.caller.subscribe(request).await?.feed();
+        let feed = self.caller.events().subscribe(request).await?.feed();
         Ok(RunWatch { caller: self.caller.clone(), feed, key, epoch, waiting: VecDeque::new(), last, is_over: false })
     }
 }

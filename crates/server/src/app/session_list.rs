@@ -97,7 +97,7 @@ impl Sessions<'_> {
     /// The filter for conditions, within what the caller sees. Search and retention have the same conditions.
     pub(super) async fn filter(self, conditions: &SessionConditions) -> Result<SessionFilter> {
         conditions.check()?;
-        let scope = self.caller.scope(conditions.root.as_deref(), conditions.project.as_deref()).await?;
+        let scope = self.caller.events().scope(conditions.root.as_deref(), conditions.project.as_deref()).await?;
         let parent = match &conditions.parent {
             Some(parent) => Some(self.caller.session_key(parent).await?),
             None => None,

@@ -276,7 +276,7 @@ impl Sessions<'_> {
         let filter: SessionFilter = self.filter(conditions).await?;
         let start = after.map_or(Start::Now, |cursor| Start::After(cursor.to_owned()));
         let request = SubscribeRequest { start, ..SubscribeRequest::default() };
-        let mut feed = self.caller.subscribe(request).await?.feed();
+        let mut feed = self.caller.events().subscribe(request).await?.feed();
         // The snapshot is read behind this position.
         let cursor = match feed.next().await {
             Some(Ok(Frame::Ready { cursor, .. })) => cursor,

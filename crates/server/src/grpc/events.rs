@@ -72,7 +72,7 @@ impl EventService for Events {
         let caller = self.door.caller(&request)?;
         let text = request.extensions().get::<BecomesText>().is_some();
         let request = SubscribeRequest { text, ..read_subscribe(request.into_inner())? };
-        let stream = caller.subscribe(request).await?;
+        let stream = caller.events().subscribe(request).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(responses(stream.feed(), delivery.clone()));
         response.extensions_mut().insert(delivery);
@@ -84,7 +84,7 @@ impl EventService for Events {
         request: Request<pb::ListEventsRequest>,
     ) -> Result<Response<pb::ListEventsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (events, next) = caller.list_events(read_list(request.into_inner())?).await?;
+        let (events, next) = caller.events().list(read_list(request.into_inner())?).await?;
         Ok(Response::new(page(events, next)))
     }
 

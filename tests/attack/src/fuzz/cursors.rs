@@ -63,12 +63,12 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
         "events" | "session events" => {
             let session = (list == "session events").then(|| "s1".to_owned());
             let wanted = ListEvents { session, after: token, page_size: 3, ..ListEvents::default() };
-            Ok(app.list_events(wanted).await?.1)
+            Ok(app.events().list(wanted).await?.1)
         }
         "stream" => {
             // A stream begins with a cursor, its own or the given one.
             let start = if token.is_empty() { Start::Now } else { Start::After(token) };
-            let mut stream = app.subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
+            let mut stream = app.events().subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
             match stream.next().await? {
                 longhand::app::events::Frame::Ready { cursor, .. } => Ok(cursor),
                 other => panic!("a stream begins with {other:?}"),

@@ -161,13 +161,13 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
 
 async fn all_events(app: &Caller) -> Result<(), Error> {
     let session = Some("s1".to_owned());
-    app.list_events(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
+    app.events().list(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
 }
 
 async fn snapshot(app: &Caller) -> Result<(), Error> {
     let sessions = vec!["s1".to_owned()];
     let request = SubscribeRequest { sessions, start: Start::Snapshot, ..SubscribeRequest::default() };
-    let mut stream = app.subscribe(request).await?;
+    let mut stream = app.events().subscribe(request).await?;
     while !matches!(stream.next().await?, Frame::SnapshotEnd { .. }) {}
     Ok(())
 }

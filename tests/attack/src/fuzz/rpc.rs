@@ -224,7 +224,7 @@ impl Rpc {
         copy.block_on(async {
             let (compactions, _) = app.compactions().list("s1", 10, "").await?;
             let (message, drafts, _) = app.messages().get("s1", "o1").await?;
-            let (events, _) = app.list_events(longhand::app::events::ListEvents::default()).await?;
+            let (events, _) = app.events().list(longhand::app::events::ListEvents::default()).await?;
             Ok(Known {
                 compaction: compactions.last().context("a compaction")?.id.to_string(),
                 part: message.parts.first().context("a part")?.id.to_string(),
