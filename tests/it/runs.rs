@@ -671,19 +671,19 @@ async fn who_watches_and_types_is_known_while_it_lasts() {
     present(&mut pat, &[("eve", Doing::Watching), watching]).await;
     drop(eve);
     present(&mut pat, &[watching]).await;
-    test.by("eve").report_typing(&session, true).await.expect("reported");
+    test.by("eve").presence().report_typing(&session, true).await.expect("reported");
     present(&mut pat, &[typing, watching]).await;
-    test.by("eve").report_typing(&session, false).await.expect("reported");
+    test.by("eve").presence().report_typing(&session, false).await.expect("reported");
     present(&mut pat, &[watching]).await;
-    test.by("eve").report_typing(&session, true).await.expect("reported");
+    test.by("eve").presence().report_typing(&session, true).await.expect("reported");
     present(&mut pat, &[typing, watching]).await;
     // Without another report it is over.
     present(&mut pat, &[watching]).await;
 
     acquire(&test.by("ada"), &session).await;
-    let who = test.app.who(&session).await.expect("who");
+    let who = test.app.presence().get(&session).await.expect("who");
     assert_eq!((who.present.len(), who.run.expect("a run").actor.as_str()), (1, "ada"));
-    let refused = test.app.report_typing(&session, true).await.expect_err("nobody");
+    let refused = test.app.presence().report_typing(&session, true).await.expect_err("nobody");
     assert_eq!(refused.reason, Reason::InvalidField);
     assert_eq!(test.revision(&session).await, revision + 1, "only the run is stored");
 }

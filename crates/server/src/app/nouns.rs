@@ -44,4 +44,6 @@ nouns! {
     approvals: Approvals,
     /// The log: streams and pages of events.
     events: Events,
+    /// Who is at work in sessions.
+    presence: Presence,
 }

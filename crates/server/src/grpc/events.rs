@@ -94,7 +94,7 @@ impl EventService for Events {
     ) -> Result<Response<pb::ReportTypingResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ReportTypingRequest { session_id, typing } = request.into_inner();
-        caller.report_typing(&session_id, typing).await?;
+        caller.presence().report_typing(&session_id, typing).await?;
         Ok(Response::new(pb::ReportTypingResponse {}))
     }
 
@@ -103,7 +103,7 @@ impl EventService for Events {
         request: Request<pb::GetPresenceRequest>,
     ) -> Result<Response<pb::GetPresenceResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let who = caller.who(&request.into_inner().session_id).await?;
+        let who = caller.presence().get(&request.into_inner().session_id).await?;
         let presences = who.present.into_iter().map(presence).collect();
         Ok(Response::new(pb::GetPresenceResponse { presences, run: who.run.map(run) }))
     }
