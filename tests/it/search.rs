@@ -33,7 +33,7 @@ fn query(query: &str) -> SearchRequest {
 /// A search of everything that is committed now.
 async fn search_by(test: &TestApp, caller: &Caller, request: SearchRequest) -> Result<SearchPage, Error> {
     let min_seq = test.longhand.store().log().head_seq();
-    caller.search(&SearchRequest { min_seq, wait: Duration::from_secs(30), ..request }).await
+    caller.history().search(&SearchRequest { min_seq, wait: Duration::from_secs(30), ..request }).await
 }
 
 async fn search(test: &TestApp, request: SearchRequest) -> SearchPage {
@@ -185,7 +185,7 @@ async fn a_search_has_the_pause_of_the_index_ended() {
     for round in 0..20 {
         test.append(&session, &format!("u{round} \"needle\"")).await;
         let head = test.longhand.store().log().head_seq();
-        let page = test.app.search(&query("needle")).await.expect("a page");
+        let page = test.app.history().search(&query("needle")).await.expect("a page");
         // What was not in the index before is asked for, and what came in time is found.
         assert!(*search.asked().borrow() == head || page.indexed_seq == head);
         assert!(page.indexed_seq < head || page.hits.len() > round);
@@ -399,7 +399,7 @@ async fn what_cannot_be_searched_is_refused() {
     assert_eq!(refused(foreign).await, Reason::PageTokenInvalid);
     // An event that never comes is waited for in vain, and the answer says so.
     let future = SearchRequest { min_seq: 1 << 40, wait: Duration::from_millis(1), ..query("x") };
-    let page = test.app.search(&future).await.expect("a page");
+    let page = test.app.history().search(&future).await.expect("a page");
     assert!(page.hits.is_empty() && page.indexed_seq < 1 << 40);
 }
 

@@ -35,7 +35,7 @@ async fn every_call_that_waits_ends_when_the_daemon_stops() {
     let answers = futures::future::join4(
         test.app.views().get(&due, context),
         test.app.summary_tasks().lease(lease),
-        test.app.search(&search),
+        test.app.history().search(&search),
         async { test.begin_stop() },
     );
     let (context, lease, search, ()) = soon("the end of all that waits", answers).await;

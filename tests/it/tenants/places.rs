@@ -53,7 +53,7 @@ async fn next(app: &Caller, list: &str, session: &str, token: &str) -> Result<St
         "search" => {
             let (query, wait) = ("words".to_owned(), std::time::Duration::from_secs(60));
             let request = SearchRequest { query, page_size: 1, page_token, wait, ..SearchRequest::default() };
-            app.search(&request).await?.next_page_token
+            app.history().search(&request).await?.next_page_token
         }
         other => panic!("there is no list of {other}"),
     })

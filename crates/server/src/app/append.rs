@@ -335,7 +335,7 @@ impl Messages<'_> {
         }
         let history = self.caller.store().history();
         let receipt = history.append_with(known.key, self.caller.requester(), expected_revision, entries, with).await?;
-        self.caller.fill_index(&known);
+        self.caller.history().fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
@@ -461,7 +461,7 @@ impl Messages<'_> {
         let seal = Seal { finish, reports_overflow };
         let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
         self.caller.found_in_draft("drafts", &receipt.hits);
-        self.caller.fill_index(&known);
+        self.caller.history().fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 

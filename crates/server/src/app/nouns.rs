@@ -46,4 +46,6 @@ nouns! {
     events: Events,
     /// Who is at work in sessions.
     presence: Presence,
+    /// Everything that was written, for searches.
+    history: History,
 }

@@ -1,7 +1,7 @@
 //! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
 use super::error::Result;
-use super::nouns::Views;
+use super::nouns::{History, Views};
 use super::{CachedSession, Caller};
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
@@ -66,11 +66,11 @@ impl Views<'_> {
     }
 }
 
-impl Caller {
+impl History<'_> {
     /// Has the index filled after an append, if the policy uses it.
-    pub(super) fn fill_index(&self, known: &CachedSession) {
+    pub(super) fn fill_index(self, known: &CachedSession) {
         if known.policy.retrieval.is_some() {
-            self.shared.scheduler.queue_for_index(known.key);
+            self.caller.shared.scheduler.queue_for_index(known.key);
         }
     }
 }
