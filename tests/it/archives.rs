@@ -151,7 +151,7 @@ fn blobs(test: &TestApp) -> i64 {
 async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
     let source = TestApp::start().await;
     let session = large(&source).await;
-    source.app.erase(&session, erasure("a1")).await.expect("erased");
+    source.app.content().erase(&session, erasure("a1")).await.expect("erased");
     let target = TestApp::start().await;
     let lines = export(&source.app, &session).await.expect("exported");
     import(&target.app, &lines).await.expect("imported");
@@ -159,9 +159,9 @@ async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
     let newest = source.revision(&session).await;
     assert_eq!(answers(&target, &session, newest).await, answers(&source, &session, newest).await);
     assert_eq!(blobs(&target), 1, "the one that two messages use");
-    target.app.erase(&session, erasure("u1")).await.expect("erased");
+    target.app.content().erase(&session, erasure("u1")).await.expect("erased");
     assert_eq!(blobs(&target), 1, "another message uses it");
-    target.app.erase(&session, erasure("u2")).await.expect("erased");
+    target.app.content().erase(&session, erasure("u2")).await.expect("erased");
     assert_eq!((blobs(&target), target.findings().await), (0, vec![]));
     // What was erased here does not come back with an archive of what it was.
     assert!(import(&target.app, &lines).await.expect("imported again").written.is_empty());
@@ -174,7 +174,7 @@ async fn an_erasure_ends_an_archive_that_is_being_written() {
     let session = large(&source).await;
     let mut pieces = source.app.export_session(&session).await.expect("begun");
     pieces.recv().await.expect("a piece").expect("begun");
-    source.app.erase(&session, erasure("u2")).await.expect("erased");
+    source.app.content().erase(&session, erasure("u2")).await.expect("erased");
     let mut reason = None;
     while let Some(piece) = pieces.recv().await {
         reason = piece.err().map(|error| error.reason);

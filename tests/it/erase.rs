@@ -78,7 +78,8 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     stored.extend(["short", "packed", "large", "image", "metadata", "note"].map(|name| noise(name, 90).into_bytes()));
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new(), "the search finds what is there");
     let mut watch = test.watch().await;
-    let would = test.app.erase(&session, EraseRequest { dry_run: true, ..message("u2") }).await.expect("a preview");
+    let would =
+        test.app.content().erase(&session, EraseRequest { dry_run: true, ..message("u2") }).await.expect("a preview");
     assert_eq!(test.history(&session).await, before, "a dry run changes nothing");
     let erased = erase(&test.by("dana"), &session, message("u2")).await;
     assert_eq!(would.sizes, erased.sizes);
@@ -165,10 +166,10 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     assert_eq!(test.revision(&session).await, head);
     assert!(test.history(&session).await[0].parts[0].body.is_erased());
     let refused = |error: error::Error| error.reason;
-    let missing = test.app.erase(&session, message("u7")).await.map_err(refused);
+    let missing = test.app.content().erase(&session, message("u7")).await.map_err(refused);
     assert_eq!(missing, Err(Reason::MessageNotFound));
     let silent = EraseRequest { reason: String::new(), ..message("u1") };
-    assert_eq!(test.app.erase(&session, silent).await.map_err(refused), Err(Reason::InvalidField));
+    assert_eq!(test.app.content().erase(&session, silent).await.map_err(refused), Err(Reason::InvalidField));
     let forged = NewPart::new(PartBody::Text("x".to_owned()).erased());
     let mut fake = conversation("u5 \"x\"");
     fake[0].parts = vec![forged];
@@ -212,7 +213,7 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
     // It has nothing of what was erased, and an erasure that is asked for again leaves it.
     let would = EraseRequest { dry_run: true, ..message("u1") };
-    let would = test.app.erase(&session, would).await.expect("a preview");
+    let would = test.app.content().erase(&session, would).await.expect("a preview");
     // It waits for no file, so it names none.
     let before = Erased { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
@@ -332,7 +333,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let mut stored = contents(&test, "select parts from message where parts is not null");
     stored.extend(["title", "metadata", "a summary", "second"].map(|name| noise(name, 48).into_bytes()));
     let would = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
-    let would = test.app.erase(&session, would).await.expect("a preview");
+    let would = test.app.content().erase(&session, would).await.expect("a preview");
     let erased = erase(&test.app, &session, request(EraseTarget::Session)).await;
     assert_eq!(would.sizes, erased.sizes);
     assert_eq!((erased.sizes.messages, erased.sizes.summaries, erased.sizes.forks), (9, 1, 1));
@@ -383,7 +384,7 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     let stored = contents(&test, "select parts from message where client_id = 'u2'");
     let mut reader = test.database();
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
-    let erased = test.app.erase(&session, message("u2")).await.expect("erased");
+    let erased = test.app.content().erase(&session, message("u2")).await.expect("erased");
     assert_eq!(erased.pending_files, ["longhand.db", "longhand.db-wal"]);
     let pending = test.app.server_info().await.expect("the state").erasures;
     assert_eq!((pending.count, pending.files), (1, erased.pending_files), "it is shown until then");
@@ -535,9 +536,9 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     let access = test.longhand.entrance().authenticate(Credentials::Secret(&secret, address)).expect("it is valid");
     let bound = test.longhand.caller(access, String::new(), None).expect("a caller");
     let refused = |error: error::Error| error.reason;
-    let shared = bound.erase(&root.to_string(), message("u1")).await.map_err(refused);
+    let shared = bound.content().erase(&root.to_string(), message("u1")).await.map_err(refused);
     assert_eq!(shared, Err(Reason::MessageNotFound), "it is of a session that the caller does not see");
-    let of_parent = bound.erase(&parent, message("u1")).await.map_err(refused);
+    let of_parent = bound.content().erase(&parent, message("u1")).await.map_err(refused);
     assert_eq!(of_parent, Err(Reason::SessionNotFound));
     assert!(!test.history(&parent).await[0].parts[0].body.is_erased());
     erase(&bound, &root.to_string(), message("u2")).await;

@@ -28,9 +28,9 @@ fn said(answer: Result<Erased, Error>) -> Result<Erased, Reason> {
 async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -> Result<Erased, Reason> {
     let events = test.number("select count(*) from event");
     let dry_run = EraseRequest { dry_run: true, ..request(target.clone()) };
-    let would = said(test.app.erase(session, dry_run).await);
+    let would = said(test.app.content().erase(session, dry_run).await);
     assert_eq!(test.number("select count(*) from event"), events, "{what}: a dry run changes nothing");
-    let erased = said(test.app.erase(session, request(target)).await);
+    let erased = said(test.app.content().erase(session, request(target)).await);
     assert_eq!(would, erased, "{what}");
     erased
 }
@@ -136,18 +136,18 @@ async fn the_erasure_of_a_session_names_those_of_sub_agents_and_takes_them_with_
     let ids = family(&test).await;
     let tree = async |caller: &Caller, dry_run| {
         let request = EraseRequest { dry_run, ..request(EraseTarget::Session) };
-        said(caller.erase_tree("top", request).await)
+        said(caller.content().erase_tree("top", request).await)
     };
-    let refused = test.app.erase_tree("top", request(messages(&["u1"]))).await;
+    let refused = test.app.content().erase_tree("top", request(messages(&["u1"]))).await;
     assert_eq!(said(refused), Err(Reason::InvalidField), "a message has no sub-agents");
     let staying = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
-    let staying = said(test.app.erase("top", staying).await).expect("a preview");
+    let staying = said(test.app.content().erase("top", staying).await).expect("a preview");
     assert_eq!((staying.sizes.messages, &staying.sub_agents), (1, &ids[1..].to_vec()));
 
     let would = tree(&test.app, true).await.expect("a preview");
     assert_eq!((would.sizes.messages, &would.sub_agents, would.existed), (3, &ids[1..].to_vec(), false));
     let once = || test.once("tree", "top");
-    let erased = said(once().erase_tree("top", request(EraseTarget::Session)).await).expect("erased");
+    let erased = said(once().content().erase_tree("top", request(EraseTarget::Session)).await).expect("erased");
     assert_eq!(erased, would);
     for id in &ids {
         assert_eq!(
@@ -157,7 +157,7 @@ async fn the_erasure_of_a_session_names_those_of_sub_agents_and_takes_them_with_
     }
     assert_eq!(test.app.sessions().get("beside").await.expect("it is there").session.state, SessionState::Active);
     let events = test.number("select count(*) from event");
-    let again = said(once().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
+    let again = said(once().content().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
     assert_eq!(again, Ok(Erased { existed: true, ..erased }));
     assert_eq!(test.number("select count(*) from event"), events, "nothing is erased twice");
     let late = NewSession { parent: Some(ids[0].to_string()), ..NewSession::default() };
@@ -175,6 +175,7 @@ async fn those_of_sub_agents_that_stay_are_named_and_go_later() {
     erase(&test, "middle", "a sub-agent's", EraseTarget::Session).await.expect("erased");
     let again = erase(&test, &ids[0].to_string(), "again", EraseTarget::Session).await.expect("it was");
     assert_eq!((again.existed, &again.sub_agents), (true, &ids[2..].to_vec()), "one is left");
-    let rest = said(test.app.erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await).expect("erased");
+    let rest =
+        said(test.app.content().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await).expect("erased");
     assert_eq!((rest.existed, rest.sizes.messages, &rest.sub_agents), (false, 3, &ids[1..].to_vec()));
 }

@@ -19,7 +19,7 @@ fn expecting(request: EraseRequest, revision: Revision) -> EraseRequest {
 }
 
 async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Result<Erased, Error> {
-    let erased = caller.erase(session, request).await;
+    let erased = caller.content().erase(session, request).await;
     // What of a server or of a reader may still have bytes is not what these tests are about.
     erased.map(|erased| Erased { pending_files: Vec::new(), ..erased })
 }

@@ -69,10 +69,11 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     let test = TestApp::start().await;
     let (session, fork) = large(&test).await;
     let other = test.manual_session().await;
-    let would = test.app.erase(&session, EraseRequest { dry_run: true, ..request() }).await.expect("a preview");
+    let would =
+        test.app.content().erase(&session, EraseRequest { dry_run: true, ..request() }).await.expect("a preview");
     let before = test.events().await.len();
     let caller = test.once("request", "one payload");
-    let mut erasing = Box::pin(caller.erase(&session, request()));
+    let mut erasing = Box::pin(caller.content().erase(&session, request()));
     // Other writes are committed in between, and the session takes none from the first step on.
     let mut between = 0;
     let erased = loop {
@@ -116,11 +117,12 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     assert!(!format!("{:?}", test.events().await).contains("secret words"));
     assert_eq!(test.app.sessions().get(&session).await.expect("there").session.state, SessionState::Erased);
     assert_eq!(test.number("select count(*) from erasing"), 0);
-    let repeated = test.once("request", "one payload").erase(&session, request()).await.expect("the same answer");
+    let repeated =
+        test.once("request", "one payload").content().erase(&session, request()).await.expect("the same answer");
     assert_eq!((repeated.event, repeated.sizes, repeated.existed), (erased.event, erased.sizes, true));
     drop(erasing);
     drop(caller);
-    let other_request = test.once("request", "another payload").erase(&session, request()).await;
+    let other_request = test.once("request", "another payload").content().erase(&session, request()).await;
     assert_eq!(other_request.expect_err("it is taken").reason, Reason::RequestIdReused);
     test.create(NewSession { client_id: Some("mine".to_owned()), ..NewSession::default() }).await;
     test.settled().await;
@@ -138,12 +140,12 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     let [erased, other] = ["u1", "a2"].map(|id| with(id).to_string());
     let of = |id: &str| EraseRequest { target: EraseTarget::Messages(vec![id.to_owned()]), ..request() };
     let mut watch = test.watch().await;
-    let before = test.app.erase(&session, of(&erased)).await.expect("erased");
+    let before = test.app.content().erase(&session, of(&erased)).await.expect("erased");
     // In the session, and in its fork.
     for _ in 0..2 {
         watch.wait_for(EventKind::Erased).await;
     }
-    let mut erasing = Box::pin(test.app.erase(&session, request()));
+    let mut erasing = Box::pin(test.app.content().erase(&session, request()));
     let first = tokio::select! {
         _ = &mut erasing => panic!("it takes several steps"),
         event = watch.wait_for(EventKind::Erased) => event,
@@ -155,19 +157,22 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     let restored = test.app.sessions().restore(&session).await;
     assert_eq!(restored.expect_err("it is going").reason, Reason::SessionErased);
     // What a step took has no erasure of its own until the last one: that of before counts.
-    let again = test.app.erase(&session, of(&erased)).await.expect("the same answer");
+    let again = test.app.content().erase(&session, of(&erased)).await.expect("the same answer");
     assert_eq!((again.event, again.existed), (before.event, true));
-    assert_eq!(test.app.erase(&session, of(&other)).await.expect_err("it is going").reason, Reason::SessionErased);
+    assert_eq!(
+        test.app.content().erase(&session, of(&other)).await.expect_err("it is going").reason,
+        Reason::SessionErased
+    );
     loop {
         let event = watch.wait_for(EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
             break;
         }
     }
-    let again = test.app.erase(&session, request()).await.expect("the same answer");
+    let again = test.app.content().erase(&session, request()).await.expect("the same answer");
     assert!(again.existed);
     for id in [&erased, &other] {
-        let of_message = test.app.erase(&session, of(id)).await.expect("the same answer");
+        let of_message = test.app.content().erase(&session, of(id)).await.expect("the same answer");
         assert_eq!((of_message.event, of_message.existed), (again.event, true), "{id}");
     }
     assert_eq!(test.findings().await, []);
@@ -194,7 +199,7 @@ async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
             break;
         }
     }
-    assert!(test.app.erase(&session, self::request()).await.expect("the same answer").existed);
+    assert!(test.app.content().erase(&session, self::request()).await.expect("the same answer").existed);
     finishing.abort();
 }
 

@@ -18,7 +18,7 @@ use std::path::Path;
 async fn erase(test: &TestApp, session: &str, target: EraseTarget) {
     let request =
         EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased");
+    test.app.content().erase(session, request).await.expect("erased");
 }
 
 async fn erase_message(test: &TestApp, session: &str, id: &str) {

@@ -189,7 +189,7 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     let message = test.history(&session).await[0].id.0.simple().to_string();
     let target = EraseTarget::Messages(vec!["u1".to_owned()]);
     let erase = EraseRequest { target, reason: "private".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(&session, erase).await.expect("erased");
+    test.app.content().erase(&session, erase).await.expect("erased");
     test.settled().await;
     let at = test.revision(&session).await;
     let estimate = async || test.context_as_of(&session, at).await.estimated_tokens;

@@ -255,7 +255,7 @@ async fn changes_of_what_a_block_stands_for_void_it() {
             "later edit" => {
                 drop(test.app.messages().edit(&session, "u7", &[text("other")], None).await.expect("edited"))
             }
-            _ => drop(test.app.erase(&session, erase_of("u2")).await.expect("erased")),
+            _ => drop(test.app.content().erase(&session, erase_of("u2")).await.expect("erased")),
         }
         assert_eq!(block(&session).await.is_none(), voids, "{change}");
         if change != "erase" {

@@ -73,7 +73,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
 
 async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> Erased {
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased")
+    test.app.content().erase(session, request).await.expect("erased")
 }
 
 /// The erasure of a version ends no record; and what was erased is no newer version.

@@ -27,7 +27,7 @@ fn advance(test: &TestApp, days: i64) {
 }
 
 async fn apply(test: &TestApp, is_dry: bool) -> (Vec<Expired>, RetentionSummary) {
-    let mut items = test.app.apply_retention(is_dry).expect("begun");
+    let mut items = test.app.content().apply_retention(is_dry).expect("begun");
     let mut expired = Vec::new();
     loop {
         match items.recv().await.expect("an end").expect("applied") {

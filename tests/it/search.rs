@@ -589,7 +589,7 @@ async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_r
         dry_run: false,
         expected_revision: None,
     };
-    test.app.erase(&session, request).await.expect("erased");
+    test.app.content().erase(&session, request).await.expect("erased");
     let directory = test.stop().await;
     // As a kill leaves it that comes behind the commit of the removal.
     put_index(directory.path(), Some(&before));

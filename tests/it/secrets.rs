@@ -323,7 +323,7 @@ async fn what_other_doors_bring_is_redacted_too() {
         dry_run: false,
         expected_revision: None,
     };
-    test.app.erase(&session, request).await.expect("erased");
+    test.app.content().erase(&session, request).await.expect("erased");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
     assert_eq!(test.findings().await, []);
     // The same requests are the same, and others are not.

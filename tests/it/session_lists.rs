@@ -63,7 +63,7 @@ async fn family() -> TestApp {
 async fn erase(test: &TestApp, session: &str) {
     let (target, reason) = (EraseTarget::Session, "it is over".to_owned());
     let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased");
+    test.app.content().erase(session, request).await.expect("erased");
 }
 
 #[tokio::test]

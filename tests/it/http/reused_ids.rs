@@ -260,7 +260,7 @@ impl Script {
 
     async fn erase(&self, target: EraseTarget) {
         let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-        match self.served.test.app.erase(&self.session, request).await {
+        match self.served.test.app.content().erase(&self.session, request).await {
             Ok(_) => {}
             Err(error) => assert_eq!(error.reason, Reason::NothingToErase),
         }
@@ -373,7 +373,7 @@ async fn another_session_s_erased_words_are_other_words_here() {
     for session in [&first, &second] {
         let target = EraseTarget::Messages(vec!["u1".to_owned()]);
         let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-        test.app.erase(session, request).await.expect("erased");
+        test.app.content().erase(session, request).await.expect("erased");
     }
     for (session, words, is_same) in
         [(&first, "one", true), (&first, "two", false), (&second, "two", true), (&second, "one", false)]

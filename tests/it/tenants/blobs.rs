@@ -31,7 +31,7 @@ async fn append(app: &Caller, session: &str) {
 async fn erase(app: &Caller, session: &str, dry_run: bool) -> Erased {
     let target = EraseTarget::Messages(vec!["u1".to_owned()]);
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run, expected_revision: None };
-    app.erase(session, request).await.expect("erased")
+    app.content().erase(session, request).await.expect("erased")
 }
 
 fn count(test: &TestApp) -> i64 {

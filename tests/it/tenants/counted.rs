@@ -96,7 +96,7 @@ async fn erased_sessions_do_not_count() {
     let erase = async |session: &str| {
         let (target, reason) = (EraseTarget::Session, "not needed".to_owned());
         let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
-        acme.erase(session, request).await.expect("erased");
+        acme.content().erase(session, request).await.expect("erased");
     };
     erase(&first).await;
     let third = create(&acme, "third").await.expect("there is room");

@@ -1,8 +1,9 @@
 //! Erasures for callers.
 
+use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Result};
-use super::{Caller, Longhand};
+use super::nouns::Content;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
@@ -51,28 +52,28 @@ pub fn part_target(id: &str) -> Result<EraseTarget> {
     id.parse::<PartId>().map(EraseTarget::Part).map_err(|error| Error::field("part_id", error))
 }
 
-impl Caller {
+impl Content<'_> {
     /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
     /// forked from, which the caller must see as well.
-    pub async fn erase(&self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase(self, session: &str, request: EraseRequest) -> Result<Erased> {
         self.erase_with(session, request, false).await
     }
 
     /// The same of a session with those that work for it, at any depth. Each is an erasure of its own, that of the session
     /// first; the answer is that of the session with the counts of all.
-    pub async fn erase_tree(&self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase_tree(self, session: &str, request: EraseRequest) -> Result<Erased> {
         if request.target != EraseTarget::Session {
             return Err(Error::field("tree", "goes with a whole session alone"));
         }
         self.erase_with(session, request, true).await
     }
 
-    async fn erase_with(&self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
+    async fn erase_with(self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
         let EraseRequest { target, mut reason, dry_run, expected_revision } = request;
         if reason.is_empty() {
             return Err(Error::field("reason", "is empty"));
         }
-        self.screen().text("reason", &mut reason)?;
+        self.caller.screen().text("reason", &mut reason)?;
         if reason.len() > limits::ERASE_REASON_BYTES_MAX {
             return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
         }
@@ -84,17 +85,17 @@ impl Caller {
                 return Err(Error::limit("message_ids", limits::ERASE_MESSAGES_MAX, ids.len()));
             }
         }
-        let key = self.session_key(session).await?;
-        let erasures = self.store().erasures();
+        let key = self.caller.session_key(session).await?;
+        let erasures = self.caller.store().erasures();
         let owner = match erasures.owner(key, &target).await {
-            Err(error) => self.messages().require_repeated(key, error).await.map(|()| key)?,
+            Err(error) => self.caller.messages().require_repeated(key, error).await.map(|()| key)?,
             Ok(owner) => owner,
         };
-        if owner != key && !self.store().sessions().admits(&self.visibility, owner).await? {
+        if owner != key && !self.caller.store().sessions().admits(&self.caller.visibility, owner).await? {
             let id = target.id().unwrap_or_default();
             return Err(store::Error::NotFound { kind: Kind::Message, id }.into());
         }
-        let session = self.store().sessions().id(owner).await?;
+        let session = self.caller.store().sessions().id(owner).await?;
         let sub_agents = if target == EraseTarget::Session { self.sub_agents(key, tree).await? } else { Vec::new() };
         let with: Vec<SessionKey> = sub_agents.iter().filter(|_| tree).map(|sub_agent| sub_agent.key).collect();
         let sub_agents = sub_agents.into_iter().map(|sub_agent| sub_agent.id).collect();
@@ -108,15 +109,16 @@ impl Caller {
         }
         let request = (target, reason, expected_revision);
         // What has begun goes on without its caller.
-        let erasing = turns::spawn(erase_all(Arc::clone(&self.shared), self.requester(), (key, with), request));
+        let erasing =
+            turns::spawn(erase_all(Arc::clone(&self.caller.shared), self.caller.requester(), (key, with), request));
         let erased = erasing.await.map_err(Error::internal)??;
         let mut pending_files = erasures.clean(&erased).await;
         // The events of sessions that shared it are in the same commit.
-        let head = self.store().log().head_seq();
-        let search = self.store().search();
+        let head = self.caller.store().log().head_seq();
+        let search = self.caller.store().search();
         let forgetting = search.has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS));
         // Once the daemon stops, the index forgets nothing before its next start.
-        if !self.shared.unless_stopping(forgetting).await.unwrap_or(false) {
+        if !self.caller.shared.unless_stopping(forgetting).await.unwrap_or(false) {
             pending_files.extend(store::Search::files());
         }
         let event = Some((erased.revision, erased.seq));
@@ -124,11 +126,11 @@ impl Caller {
     }
 
     /// The sessions that work for one, as far as the caller sees them: those that stay, or all that go with it.
-    async fn sub_agents(&self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
+    async fn sub_agents(self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
         let most = limits::ERASE_TREE_MAX;
         let mut found = Vec::new();
-        for sub_agent in self.store().erasures().sub_agents(key, most + 1).await? {
-            if (tree || !sub_agent.is_erased) && self.sees(sub_agent.key).await? {
+        for sub_agent in self.caller.store().erasures().sub_agents(key, most + 1).await? {
+            if (tree || !sub_agent.is_erased) && self.caller.sees(sub_agent.key).await? {
                 found.push(sub_agent);
             }
         }

@@ -48,4 +48,6 @@ nouns! {
     presence: Presence,
     /// Everything that was written, for searches.
     history: History,
+    /// The erasure of what was written.
+    content: Content,
 }
