@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 /// The archive of a session, as lines.
 pub(crate) async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error> {
-    let mut pieces = app.export_session(session).await?;
+    let mut pieces = app.archives().export(session).await?;
     let mut lines = Vec::new();
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;
@@ -39,7 +39,7 @@ pub(crate) async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error
 
 /// Imports an archive, compressed.
 pub(crate) async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
-    app.import_session(zstd::stream::encode_all(lines, 1).expect("compressed")).await
+    app.archives().import(zstd::stream::encode_all(lines, 1).expect("compressed")).await
 }
 
 /// The sessions of a store, oldest first.
@@ -172,7 +172,7 @@ async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
 async fn an_erasure_ends_an_archive_that_is_being_written() {
     let source = TestApp::start().await;
     let session = large(&source).await;
-    let mut pieces = source.app.export_session(&session).await.expect("begun");
+    let mut pieces = source.app.archives().export(&session).await.expect("begun");
     pieces.recv().await.expect("a piece").expect("begun");
     source.app.content().erase(&session, erasure("u2")).await.expect("erased");
     let mut reason = None;
@@ -294,7 +294,7 @@ async fn a_few_bytes_do_not_become_a_large_archive() {
     let bomb = zstd::stream::encode_all(sealed(&lines).as_slice(), 3).expect("compressed");
     assert!(bomb.len() < 100_000, "{}", bomb.len());
     let target = TestApp::start().await;
-    let refused = target.app.import_session(bomb).await.expect_err("it says too much");
+    let refused = target.app.archives().import(bomb).await.expect_err("it says too much");
     assert_eq!((refused.reason, refused.metadata["what"].as_str()), (Reason::LimitExceeded, "data"));
 }
 
@@ -677,7 +677,7 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     source.append(&session, &turns(1, 20, 60_000)).await;
     source.append(&session, "az \"be\" open").await;
     let revision = source.revision(&session).await;
-    let mut pieces = source.app.export_session(&session).await.expect("it begins");
+    let mut pieces = source.app.archives().export(&session).await.expect("it begins");
     let mut lines = pieces.recv().await.expect("a piece").expect("bytes");
     // The rest is read while it grows, and while the open message is sealed and edited.
     source.append(&session, "u100 \"more\"").await;
@@ -707,7 +707,7 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
         .await
         .expect("it is open there");
     // A caller that leaves ends it.
-    let mut left = source.app.export_session(&session).await.expect("it begins");
+    let mut left = source.app.archives().export(&session).await.expect("it begins");
     left.recv().await.expect("a piece").expect("bytes");
     drop(left);
     source.stop().await;
@@ -728,7 +728,7 @@ async fn what_is_no_archive_is_refused_with_its_reason() {
     let zeros = vec![0; longhand::limits::ARCHIVE_BYTES_MAX + 1];
     let too_large = import(&target.app, &zeros).await.expect_err("too large");
     assert_eq!(too_large.reason, Reason::LimitExceeded);
-    let plain = target.app.import_session(b"{\"longhand_archive\":1}\n".to_vec()).await.expect_err("not compressed");
+    let plain = target.app.archives().import(b"{\"longhand_archive\":1}\n".to_vec()).await.expect_err("not compressed");
     assert!(plain.reason == Reason::ArchiveInvalid && plain.message.contains("Zstandard"), "{plain}");
     for (archive, why) in [
         (Vec::new(), "has no end"),

@@ -50,4 +50,6 @@ nouns! {
     history: History,
     /// The erasure of what was written.
     content: Content,
+    /// Sessions as files.
+    archives: Archives,
 }
