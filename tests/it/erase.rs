@@ -531,7 +531,7 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
         root: Some(root.to_string()),
         ..NewAccessToken::default()
     };
-    let (_, secret) = test.app.create_access_token(new).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(new).await.expect("a token");
     let address = std::net::IpAddr::from([127, 0, 0, 1]);
     let access = test.longhand.entrance().authenticate(Credentials::Secret(&secret, address)).expect("it is valid");
     let bound = test.longhand.caller(access, String::new(), None).expect("a caller");

@@ -107,7 +107,7 @@ async fn full() -> Full {
     test.app.approvals().request("main", question).await.expect("asked");
     let scopes = [Scope::Read].into_iter().collect();
     let token = NewAccessToken { principal: "guest".to_owned(), scopes, ..NewAccessToken::default() };
-    let (_, secret) = test.app.create_access_token(token).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(token).await.expect("a token");
     test.settled().await;
     assert_eq!(test.findings().await, []);
     let cursor = cursor(&test).await;

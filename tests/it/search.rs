@@ -413,7 +413,7 @@ async fn bound(test: &TestApp, project: Option<&str>, root: Option<&str>) -> Cal
         root: root.map(str::to_owned),
         expire_time: None,
     };
-    let (_, secret) = test.app.create_access_token(new).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(new).await.expect("a token");
     let credentials = Credentials::Secret(&secret, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let access = test.longhand.entrance().authenticate(credentials).expect("known");
     test.longhand.caller(access, String::new(), None).expect("a caller")

@@ -328,7 +328,7 @@ impl World {
                 root,
                 expire_time: None,
             };
-            test.app.create_access_token(new).await.expect("a token")
+            test.app.access_tokens().create(new).await.expect("a token")
         };
         let caller = |secret: &str| {
             let credentials = Credentials::Secret(secret, IpAddr::V4(Ipv4Addr::LOCALHOST));

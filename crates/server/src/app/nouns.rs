@@ -52,4 +52,6 @@ nouns! {
     content: Content,
     /// Sessions as files.
     archives: Archives,
+    /// Access tokens, and links to the console.
+    access_tokens: Tokens,
 }
