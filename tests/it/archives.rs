@@ -516,7 +516,7 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let third = TestApp::start().await;
     import(&third.app, &again).await.expect("imported");
     assert_eq!(third.findings().await, []);
-    let heads = async |app: &Caller| app.list_heads(Some(&session), 0, "", &[]).await.expect("a head").0;
+    let heads = async |app: &Caller| app.daemon().list_heads(Some(&session), 0, "", &[]).await.expect("a head").0;
     assert_eq!(heads(&third.app).await, heads(&other).await);
     // What the chain was written with is under it.
     drop(other);

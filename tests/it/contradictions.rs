@@ -85,7 +85,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert!(summary.starts_with(begins), "{policy}: {summary}");
         assert_eq!(summary.contains(&format!("\n- {HISTORY}")), has_record, "{policy}: {summary}");
-        let counted = test.app.server_info().await.expect("the state").statistics.contradictions;
+        let counted = test.app.daemon().info().await.expect("the state").statistics.contradictions;
         assert_eq!(counted, [(ContradictionKind::Check, 1)], "{policy}");
     }
     // A true claim is left unchanged.

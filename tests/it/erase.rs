@@ -386,7 +386,7 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
     let erased = test.app.content().erase(&session, message("u2")).await.expect("erased");
     assert_eq!(erased.pending_files, ["longhand.db", "longhand.db-wal"]);
-    let pending = test.app.server_info().await.expect("the state").erasures;
+    let pending = test.app.daemon().info().await.expect("the state").erasures;
     assert_eq!((pending.count, pending.files), (1, erased.pending_files), "it is shown until then");
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new(), "the reader needs it");
     // A daemon that dies meanwhile does it after its next start.
@@ -397,7 +397,7 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     let erased = erase(&test.app, &session, message("u2")).await;
     assert!(erased.existed);
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    assert_eq!(test.app.server_info().await.expect("the state").erasures.count, 0);
+    assert_eq!(test.app.daemon().info().await.expect("the state").erasures.count, 0);
     assert_eq!(test.findings().await, []);
 }
 
@@ -562,7 +562,7 @@ async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
             for write in &mut sent {
                 assert!(write.now_or_never().is_none(), "the commit waits for the lock");
             }
-            if test.app.server_info().await.expect("the figures").figures.queued_mutations >= wanted {
+            if test.app.daemon().info().await.expect("the figures").figures.queued_mutations >= wanted {
                 break;
             }
             tokio::task::yield_now().await;

@@ -8,7 +8,7 @@ use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::sessions::SessionChange;
 
 async fn info(test: &TestApp) -> ServerInfo {
-    test.app.server_info().await.expect("the state")
+    test.app.daemon().info().await.expect("the state")
 }
 
 #[tokio::test]

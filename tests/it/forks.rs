@@ -268,7 +268,7 @@ async fn a_forks_chain_goes_on_from_its_parents() {
     let point = test.app.sessions().get(&forked).await.expect("a session").session.fork.expect("a fork").1;
     let head = async |session: &str, revision| {
         let at = [(session.to_owned(), revision)];
-        test.app.list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
+        test.app.daemon().list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
     };
     assert_eq!(head(&session, point).await, head(&forked, point).await);
     assert_ne!(head(&session, point + 1).await, head(&forked, point + 1).await);

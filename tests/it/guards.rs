@@ -407,7 +407,7 @@ async fn levels_that_have_helped_cool_down_as_the_policy_says() {
 async fn the_status_counts_the_results_of_compactions() {
     let script = ScriptedSummarizer::new([Line::Say("summary".to_owned())]);
     let test = TestApp::with(script).await;
-    let statistics = async || test.app.server_info().await.expect("the state").statistics;
+    let statistics = async || test.app.daemon().info().await.expect("the state").statistics;
     assert_eq!(statistics().await, Statistics::default());
 
     let done = test.session("opencode@seed", 6_000, 1_000).await;
@@ -455,7 +455,7 @@ async fn the_status_counts_the_results_of_compactions() {
     test.settled().await;
     assert_eq!(statistics().await.cooldown_count, 1);
     let test = test.restart().await;
-    assert_eq!(test.app.server_info().await.expect("the state").statistics.cooldown_count, 1);
+    assert_eq!(test.app.daemon().info().await.expect("the state").statistics.cooldown_count, 1);
 }
 
 #[tokio::test]

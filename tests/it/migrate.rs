@@ -237,14 +237,14 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     let test = open(&full.directory).await;
     let (before, once) = (read(&test).await, append_once(&test).await);
     let token = test.context("main").await.token;
-    let id = test.app.server_info().await.expect("the state").store_id;
+    let id = test.app.daemon().info().await.expect("the state").store_id;
     test.stop().await;
 
     migrate(&files(directory), &shard(server, "clients")).await.expect("migrated");
     place(directory, Some((server.url(), "clients")));
     let test = open(&full.directory).await;
     assert!(!test.longhand.store().is_sqlite());
-    assert_eq!(test.app.server_info().await.expect("the state").store_id, id, "the same store");
+    assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once, "the answer of a repeated request");
     assert_eq!(test.context("main").await.token, token);
@@ -269,7 +269,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     place(directory, None);
     let test = open(&full.directory).await;
     assert!(test.longhand.store().is_sqlite());
-    assert_eq!(test.app.server_info().await.expect("the state").store_id, id, "the same store");
+    assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
@@ -385,13 +385,13 @@ async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
     migrate(&files(full.directory.path()), &shard(server, "backup")).await.expect("migrated");
     place(full.directory.path(), Some((server.url(), "backup")));
     let test = open(&full.directory).await;
-    let id = test.app.server_info().await.expect("the state").store_id;
+    let id = test.app.daemon().info().await.expect("the state").store_id;
     let (before, once) = (read(&test).await, append_once(&test).await);
     let folder = private_folder();
     let quiet = folder.path().join("quiet.db");
     crate::backups::finish(&test, &quiet).await.expect("a backup");
     let path = folder.path().join("backup.db");
-    let mut items = test.app.create_backup(path.to_str().expect("UTF-8")).expect("it begins");
+    let mut items = test.app.daemon().create_backup(path.to_str().expect("UTF-8")).expect("it begins");
     let mut appended = 0;
     let copy = loop {
         let messages = conversation("u \"meanwhile\"\na \"yes\" call=c1\nt result=c1:x");
@@ -426,7 +426,7 @@ async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
     let store = restored(quiet, "quiet").await;
     assert_eq!(read(&store).await, before);
     assert_eq!(append_once(&store).await, once);
-    assert_ne!(store.app.server_info().await.expect("the state").store_id, id, "another store");
+    assert_ne!(store.app.daemon().info().await.expect("the state").store_id, id, "another store");
     // And into a shard.
     let directory = store.stop().await;
     migrate(&files(directory.path()), &shard(server, "backup_restored")).await.expect("migrated");

@@ -43,7 +43,7 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     let test = TestApp::reopen(directory, script).await;
     let mut served = served(&test).await;
     health(&test, "the failure", |health| health.failure.as_ref().is_some_and(|failure| failure.attempts > 1)).await;
-    let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("a failure");
+    let failure = test.app.daemon().info().await.expect("the state").scheduler_failure.expect("a failure");
     assert!(failure.message.contains("lease_until"), "{failure:?}");
     assert!(failure.since <= test.clock.now() && failure.attempts > 1, "{failure:?}");
     let next_status = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
@@ -53,7 +53,7 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     alter(test.directory(), "alter table job rename column away to lease_until").await;
     health(&test, "the recovery", |health| health.failure.is_none()).await;
     next_status(&mut served, ServingStatus::Serving).await;
-    assert_eq!(test.app.server_info().await.expect("the state").scheduler_failure, None);
+    assert_eq!(test.app.daemon().info().await.expect("the state").scheduler_failure, None);
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, WORDS)).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -76,7 +76,7 @@ async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
     let mut watch = test.watch().await;
     test.append(&sound, &turns(1, 9, WORDS)).await;
     assert_eq!(watch.wait_for(EventKind::Compacted).await.session_id.to_string(), sound);
-    let info = test.app.server_info().await.expect("the state");
+    let info = test.app.daemon().info().await.expect("the state");
     assert_eq!(info.failing.iter().map(ToString::to_string).collect::<Vec<_>>(), [broken]);
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A pass from its begin to its end.
 async fn scrub(test: &TestApp) -> (Vec<Finding>, Checked) {
-    let mut items = test.app.follow_scrub().expect("an operator");
+    let mut items = test.app.daemon().follow_scrub().expect("an operator");
     let mut findings = Vec::new();
     loop {
         match soon("a piece", items.recv()).await.expect("an end").expect("no error") {
@@ -34,7 +34,7 @@ async fn a_whole_store_has_no_findings() {
     let (findings, checked) = scrub(&test).await;
     assert_eq!(findings, []);
     assert_eq!(checked, Checked { sessions, events, findings: 0 });
-    let state = test.app.server_info().await.expect("the state").scrub;
+    let state = test.app.daemon().info().await.expect("the state").scrub;
     assert!(!state.running && state.end_time.is_some() && state.bytes > 100_000, "{state:?}");
     let test = test.restart().await;
     let mut states = test.longhand.store().upkeep().scrub_state();
@@ -65,7 +65,7 @@ async fn altered_bytes_are_found_with_session_and_revision() {
         let is_it = |found: &&Finding| found.session.is_some() == session && found.revision == expected;
         assert!(findings.iter().any(|found| is_it(&found)), "{sql}: {findings:?}");
         assert_eq!(usize::try_from(checked.findings), Ok(findings.len()), "{sql}");
-        let state = test.app.server_info().await.expect("the state").scrub;
+        let state = test.app.daemon().info().await.expect("the state").scrub;
         assert_eq!((state.finding_count(), &*state.findings), (checked.findings, &findings), "{sql}");
     }
 }
@@ -85,7 +85,7 @@ async fn a_pass_that_begins_anew_does_not_hide_what_the_last_one_found() {
     drop(database);
     let (findings, _) = scrub(&test).await;
     assert_eq!(findings, []);
-    assert_eq!(test.app.server_info().await.expect("the state").scrub.finding_count(), 0);
+    assert_eq!(test.app.daemon().info().await.expect("the state").scrub.finding_count(), 0);
 }
 
 /// A store whose scrub has this rate.

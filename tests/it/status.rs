@@ -38,7 +38,7 @@ async fn summarized(test: &TestApp) -> String {
 }
 
 async fn spent(test: &TestApp) -> Vec<Spent> {
-    test.app.server_info().await.expect("the state").spent
+    test.app.daemon().info().await.expect("the state").spent
 }
 
 /// The totals of this number of times the three requests.
@@ -100,7 +100,7 @@ async fn the_cost_of_summaries_is_counted_from_the_request_log() {
 
 /// The state of the only provider.
 async fn provider(test: &TestApp) -> Provider {
-    let mut providers = test.app.server_info().await.expect("the state").providers;
+    let mut providers = test.app.daemon().info().await.expect("the state").providers;
     assert_eq!(providers.len(), 1, "each is there once: {providers:?}");
     providers.remove(0)
 }

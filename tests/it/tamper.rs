@@ -447,7 +447,7 @@ async fn a_check_of_one_session_reads_only_that_one() {
         format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
     let test = TestApp::altered(directory.path(), &sql).await;
     for (session, expected) in [("main", 1), ("fork", 0)] {
-        let mut items = test.app.check_integrity(Some(session)).await.expect("it begins");
+        let mut items = test.app.daemon().check_integrity(Some(session)).await.expect("it begins");
         let mut findings = Vec::new();
         let mut end = None;
         while let Some(item) = items.recv().await {
@@ -474,7 +474,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
     let test = TestApp::altered(directory.path(), "update event set actor = 'somebody else'").await;
     let mut checks = Vec::new();
     for _ in 0..longhand::limits::READERS + 1 {
-        checks.push(test.app.check_integrity(None).await.expect("it begins"));
+        checks.push(test.app.daemon().check_integrity(None).await.expect("it begins"));
     }
     for check in &mut checks {
         let first = crate::support::soon("a finding", check.recv()).await;
@@ -484,7 +484,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
 }
 
 async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {
-    test.app.list_heads(None, 0, "", at).await.expect("heads").0
+    test.app.daemon().list_heads(None, 0, "", at).await.expect("heads").0
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
         assert_eq!(reports(&test, &session).await, 1, "{name}");
         settled(&test, &session).await;
     }
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::FixedContent, automatic().count() as i64)]);
     assert_eq!(test.findings().await, []);
 }
@@ -306,7 +306,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     settled(&test, &held).await;
     let reason = test.context(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1), (OverWindowReason::UndoHold, 1)]);
     // The window of a call.
     append(&test, &held, conversation("u90 40c")).await;
@@ -315,7 +315,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     assert_eq!(reason.reason, OverWindowReason::OtherWindow);
     assert_eq!(test.context(&held).await.over_window, None);
     settled(&test, &held).await;
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1)]);
 }
 

@@ -112,23 +112,23 @@ async fn the_store_as_a_whole_is_for_operators() {
     let theirs = create(&of_tenant, None, None).await.expect("a session");
     let bound = [caller(&test, "", Some("inner"), None), caller(&test, "", None, Some(&root))];
     for (other, own) in bound.iter().map(|bound| (bound, &root)).chain([(&of_tenant, &theirs)]) {
-        assert_eq!(refusal(other.check_integrity(None).await).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.follow_scrub().map(drop)).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.create_backup("/tmp/nothing").map(drop)).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.list_heads(None, 0, "", &[]).await).0, Reason::ScopeMissing);
-        other.check_integrity(Some(own)).await.expect("its own session");
-        assert_eq!(other.list_heads(Some(own), 0, "", &[]).await.expect("its own session").0.len(), 1);
-        assert!(other.server().await.expect("the daemon").info.is_none());
+        assert_eq!(refusal(other.daemon().check_integrity(None).await).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().follow_scrub().map(drop)).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().create_backup("/tmp/nothing").map(drop)).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().list_heads(None, 0, "", &[]).await).0, Reason::ScopeMissing);
+        other.daemon().check_integrity(Some(own)).await.expect("its own session");
+        assert_eq!(other.daemon().list_heads(Some(own), 0, "", &[]).await.expect("its own session").0.len(), 1);
+        assert!(other.daemon().describe().await.expect("the daemon").info.is_none());
         assert_eq!(refusal(other.access().clone().acting_in("acme")).0, Reason::ScopeMissing);
     }
-    assert!(test.app.server().await.expect("the daemon").info.is_some());
+    assert!(test.app.daemon().describe().await.expect("the daemon").info.is_some());
     // In its own tenant an operator is one caller among others.
     assert_eq!(refusal(test.app.sessions().get(&theirs).await).0, Reason::SessionNotFound);
     let acting = Access::owner().acting_in("acme").expect("an operator");
     let acting = test.longhand.caller(acting, String::new(), None).expect("a caller");
     acting.sessions().get(&theirs).await.expect("it acts in the tenant");
     assert_eq!(refusal(acting.sessions().get(&root).await).0, Reason::SessionNotFound);
-    acting.check_integrity(None).await.expect("it is an operator still");
+    acting.daemon().check_integrity(None).await.expect("it is an operator still");
 }
 
 #[test]

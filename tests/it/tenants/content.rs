@@ -27,7 +27,7 @@ async fn hold(test: &TestApp, content: ContentQuota) {
 
 /// What `acme` uses of a quota, as operators see it.
 async fn used(test: &TestApp, quota: &str) -> i64 {
-    let info = test.app.server().await.expect("the daemon").info.expect("figures for an operator");
+    let info = test.app.daemon().describe().await.expect("the daemon").info.expect("figures for an operator");
     let found = info.quota_uses.iter().find(|of| of.tenant == "acme" && of.quota == quota);
     found.unwrap_or_else(|| panic!("no use of {quota}")).used
 }

@@ -54,4 +54,6 @@ nouns! {
     archives: Archives,
     /// Access tokens, and links to the console.
     access_tokens: Tokens,
+    /// The daemon and its store, for operators.
+    daemon: Daemon,
 }

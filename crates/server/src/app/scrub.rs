@@ -1,7 +1,7 @@
 //! The scrub, at the request of an operator.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::nouns::Daemon;
 use crate::limits;
 use crate::store::{Checked, Finding, Store};
 pub use crate::store::{ScrubOptions, ScrubState};
@@ -19,17 +19,17 @@ pub enum ScrubItem {
     End(Checked),
 }
 
-impl Caller {
+impl Daemon<'_> {
     /// Begins a pass of the scrub unless one runs, and follows it; the receiver gets its findings and its progress, and
     /// its end last. The pass goes on if the caller leaves.
     ///
     /// # Errors
     ///
     /// `SCOPE_MISSING` unless the caller is an operator.
-    pub fn follow_scrub(&self) -> Result<mpsc::Receiver<Result<ScrubItem>>> {
-        self.require_operator()?;
+    pub fn follow_scrub(self) -> Result<mpsc::Receiver<Result<ScrubItem>>> {
+        self.caller.require_operator()?;
         let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-        let (store, stopping) = (self.store().clone(), self.shared.stopping.clone());
+        let (store, stopping) = (self.caller.store().clone(), self.caller.shared.stopping.clone());
         tokio::spawn(async move {
             let followed = tokio::select! {
                 () = stopping.cancelled() => Err(Error::stopping()),
