@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::nouns::{History, Views};
-use super::{CachedSession, Caller};
+use super::CachedSession;
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;
