@@ -40,7 +40,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn session(app: &Caller, name: &str, context: i64) -> String {
     let window = ModelWindow { context, output: Some(context / 8), ..ModelWindow::default() };
     let new = NewSession { client_id: Some(name.to_owned()), window, ..NewSession::default() };
-    app.sessions().create(new).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
 /// Median duration of a view.

@@ -187,7 +187,8 @@ async fn subscribers_get_the_events_of_an_import_in_order() {
     let source = TestApp::start().await;
     let session = source.manual_session().await;
     source.append(&session, "u1 \"hello\"\na1 \"hi\"").await;
-    let fork = source.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        source.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     source.append(&session, "u2 \"more\"").await;
     source.append(&fork.session.id.to_string(), "u3 \"elsewhere\"").await;
     let target = TestApp::start().await;
@@ -234,7 +235,7 @@ async fn what_waits_goes_on_in_the_copy() {
     for words in ["first", "second"] {
         source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
-    let asked = source.app.approvals().request(&session, question()).await.expect("asked").0.id.to_string();
+    let asked = source.app.approvals().request(&session, question()).await.expect("asked").answer.0.id.to_string();
 
     let target = TestApp::start().await;
     import(&target.app, &export(&source.app, &session).await.expect("exported")).await.expect("imported");
@@ -268,7 +269,7 @@ async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
     let start = async |session: &str| {
         source.append(session, &turns(1, 8, 400)).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        source.app.compactions().start(session, wanted).await.expect("there is something to compact").0
+        source.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
     };
     start(&busy).await;
     script.held().await;
@@ -497,7 +498,8 @@ pub(crate) fn acting(test: &TestApp, tenant: &str) -> Caller {
 async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let source = TestApp::start().await;
     let acme = acting(&source, "acme");
-    let session = acme.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string();
+    let session =
+        acme.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string();
     acme.messages().append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
     assert_eq!(export(&source.app, &session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     let lines = export(&acme, &session).await.expect("exported");
@@ -655,7 +657,8 @@ async fn what_a_caller_does_not_see_is_in_no_archive_of_its_own() {
     test.append(&above, "u1 \"for others\"").await;
     let child = NewSession { parent: Some(above.clone()), ..NewSession::default() };
     let child = test.create(child).await;
-    let fork = test.app.sessions().fork(&child, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&child, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let bound = Binding { root: Some(child.parse().expect("an id")), ..Binding::default() };
     let bound = caller(&test, "", bound);
     for session in [&child, &fork.session.id.to_string()] {

@@ -22,7 +22,8 @@ async fn a_summary_by_hand_ends_where_requested() {
         [("a2", "s1", "assistant shown: a2 was here and"), ("u5", "s2", "user shown: in other words")]
     {
         let planned = test.app.compactions().plan(&session, &from(tail_start)).await.expect("a plan");
-        let started = test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("started");
+        let started =
+            test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("started").answer;
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
         // Behind a summary in the assistant's words, somebody asks for a reply.
@@ -32,7 +33,8 @@ async fn a_summary_by_hand_ends_where_requested() {
         let outcome = test.app.compactions().get(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
         assert_eq!((planned.covered, planned.tail_start), (outcome.covered, outcome.tail_start), "as it was planned");
         // A repeated request gets the same answer, although the tail already begins at the message.
-        let again = test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("answered");
+        let again =
+            test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("answered").answer;
         assert_eq!((again.0.id, again.0.state), (started.0.id, CompactionState::Done));
     }
     assert_eq!(script.asked().iter().map(|input| input.messages.len()).collect::<Vec<_>>(), [3, 5]);
@@ -83,7 +85,7 @@ async fn messages_before_a_summary_by_hand_stay() {
     test.app.messages().edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
     let before = shown(&test.context(&session).await);
     let planned = test.app.compactions().plan(&session, &within("u2", "u5")).await.expect("a plan");
-    let (started, _) = test.app.compactions().start(&session, within("u2", "u5")).await.expect("started");
+    let (started, _) = test.app.compactions().start(&session, within("u2", "u5")).await.expect("started").answer;
     test.settled().await;
     let lines = shown(&test.context(&session).await);
     let expected = [&before[..2], &lines[2..4], &before[8..]].concat();
@@ -152,7 +154,7 @@ async fn nothing_replaces_a_summary_by_hand_of_a_part_of_the_view() {
     test.settled().await;
     let before = shown(&test.context(&session).await);
     for wanted in [within("u20", "u22"), within("u2", "u4")] {
-        let (started, _) = test.app.compactions().start(&session, wanted).await.expect("started");
+        let (started, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
         test.settled().await;
         let ended = test.app.compactions().get(&started.id.to_string()).await.expect("an end");
         assert_eq!(ended.failure.expect("a reason").reason.as_str(), "NO_GAIN");
@@ -210,14 +212,15 @@ async fn requests_for_different_tails_are_not_the_same() {
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     let start = async |tail_start: &str| {
-        let (compaction, joined) = test.app.compactions().start(&session, from(tail_start)).await.expect("started");
+        let (compaction, joined) =
+            test.app.compactions().start(&session, from(tail_start)).await.expect("started").answer;
         (compaction.id, joined)
     };
     let (first, _) = start("u3").await;
     script.held().await;
     assert_eq!(start("u3").await, (first, true));
     let other_head = test.app.compactions().start(&session, within("u2", "u3")).await;
-    let (other_head, joined) = other_head.expect("queued");
+    let (other_head, joined) = other_head.expect("queued").answer;
     assert!(!joined);
     test.app.compactions().cancel(&other_head.id.to_string()).await.expect("cancelled");
     let (other, joined) = start("u5").await;
@@ -236,8 +239,9 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    let start =
-        async |tail_start: &str| test.app.compactions().start(&session, from(tail_start)).await.expect("started").0.id;
+    let start = async |tail_start: &str| {
+        test.app.compactions().start(&session, from(tail_start)).await.expect("started").answer.0.id
+    };
     start("u3").await;
     script.held().await;
     let late = start("u5").await;

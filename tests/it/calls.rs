@@ -253,7 +253,7 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
-    let behind = test.app.sessions().fork(&session, at, None, String::new()).await.expect("forked");
+    let behind = test.app.sessions().fork(&session, at, None, String::new()).await.expect("forked").answer;
     let whole = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let (behind, whole) = (behind.0.session.id.to_string(), whole.expect("forked").0.session.id.to_string());
     test.by("one").messages().rewind(&whole, "a1", None).await.expect("rewound");

@@ -88,7 +88,7 @@ async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction
             NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
         )
         .await;
-    started.expect("there is something to compact")
+    started.expect("there is something to compact").answer
 }
 
 #[tokio::test]
@@ -652,7 +652,9 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let supply = async |new, caller: Caller| caller.compactions().supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| {
+        caller.compactions().supply_summary(&session, new).await.map(|supplied| supplied.answer)
+    };
     let (compaction, receipt) = supply(summary("u3", "a3"), test.once("s", "1")).await.expect("supplied");
     assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
     let lines = shown(&test.context(&session).await);
@@ -701,7 +703,9 @@ async fn a_supplied_summary_covers_nothing_that_is_still_written() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
-    let supply = async |new, caller: Caller| caller.compactions().supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| {
+        caller.compactions().supply_summary(&session, new).await.map(|supplied| supplied.answer)
+    };
     let (first, receipt) = supply(summary("", ""), test.once("s", "1")).await.expect("supplied");
 
     test.append(&session, "u2 \"three\"\na2 open").await;

@@ -119,7 +119,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
     let test = TestApp::start().await;
     let (session, shows) = failing(&test, "correct").await;
     let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer;
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!(supplied.outcome, Some(outcome.clone()));
     assert_eq!(summary.split_once("# Record of what happened\n").map(|(text, _)| text), Some(words.as_str()));

@@ -112,7 +112,8 @@ async fn five_rounds_keep_what_one_keeps() {
     }
     // Only the newest summary has a digest.
     assert_eq!(test.number("select count(*) from job where digest is not null"), 2);
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     assert_eq!(summarized(&test, &session, ROUNDS).await, once);
     // A fork goes on from the same originals, although the digest that it would go on from is gone.

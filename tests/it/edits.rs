@@ -46,7 +46,7 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
     app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     app.messages().pin(&session, "a2").await.expect("pinned");
-    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     for session in [&session, &fork] {
         assert_eq!(
@@ -332,7 +332,7 @@ async fn an_edit_has_metadata_of_its_own() {
     let again = test.context(&session).await;
     assert_eq!((metadata(&again), shown(&again)), (other.clone(), shown(&edited)));
     assert_ne!(again.hash, edited.hash);
-    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     assert_eq!(metadata(&test.context(&fork.0.session.id.to_string()).await), other);
     app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     assert_eq!(metadata(&test.context(&session).await), None, "an edit without has none");

@@ -162,7 +162,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
     let repeated = test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("answered");
     let by_client_id = test.app.messages().append(&session, secret(), None, None).await.expect("answered");
-    assert_eq!((repeated.ids, by_client_id.existed_count), (by_client_id.ids, 1));
+    assert_eq!((repeated.answer.ids, by_client_id.existed_count), (by_client_id.answer.ids, 1));
     assert_eq!(test.revision(&session).await, head);
     assert!(test.history(&session).await[0].parts[0].body.is_erased());
     let refused = |error: error::Error| error.reason;
@@ -322,7 +322,8 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let session = test.create(new()).await;
     test.append(&session, &turns(1, 4, 300)).await;
     supply(&test, &session, &noise("a summary", 400), "u3").await;
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u5 \"of the fork\"").await;
     test.append(&session, "a5 \"open\" open").await;
@@ -445,7 +446,7 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
-    let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted");
+    let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted").answer;
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.prompts().take(&session, run.epoch, Wanted::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
@@ -457,7 +458,7 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
         accepts_text: true,
         ..Question::default()
     };
-    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked").answer;
     let answer = longhand::model::approval::Answer { choice: None, text: noise("answer", 100) };
     test.app.approvals().answer(&session, &approval.id.to_string(), answer).await.expect("answered");
     let mut stored = contents(&test, "select parts from prompt");
@@ -507,7 +508,7 @@ async fn an_answer_to_a_question_of_an_erased_session_is_refused_for_that() {
     let session = test.manual_session().await;
     let choice = Choice { id: "yes".to_owned(), label: "Yes".to_owned() };
     let question = Question { text: "May I?".to_owned(), choices: vec![choice], ..Question::default() };
-    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked").answer;
     erase(&test.app, &session, request(EraseTarget::Session)).await;
     let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
     let refused = test.app.approvals().answer(&session, &approval.id.to_string(), answer).await;
@@ -522,7 +523,8 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     let test = TestApp::start().await;
     let parent = test.manual_session().await;
     test.append(&parent, "u1 \"shared\"").await;
-    let fork = test.app.sessions().fork(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let root = fork.session.id;
     test.append(&root.to_string(), "u2 \"own\"").await;
     let new = NewAccessToken {

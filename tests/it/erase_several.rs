@@ -82,7 +82,8 @@ async fn several_messages_are_refused_as_a_whole() {
     let many = vec!["u1"; limits::ERASE_MESSAGES_MAX + 1];
     assert_eq!(refused(&test.app, &session, several(&many)).await, Reason::LimitExceeded);
     // A fork's own messages, or those of one session that it has them from.
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u8 \"of the fork\"\na8 \"so is this\"").await;
     assert_eq!(refused(&test.app, &fork, several(&["u8", "u1"])).await, Reason::InvalidField);

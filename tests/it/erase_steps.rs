@@ -58,7 +58,8 @@ async fn large(test: &TestApp) -> (String, String) {
         .expect("edited");
     let retitled = SessionChange { title: Some("secret words as a title".to_owned()), ..SessionChange::default() };
     test.app.sessions().update(&session, retitled).await.expect("changed");
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     test.append(&fork.session.id.to_string(), "u \"of the fork\"").await;
     test.append(&session, "a \"secret words, open\" open").await;
     (session, fork.session.id.to_string())
@@ -190,7 +191,7 @@ async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
     let stopping = CancellationToken::new();
     stopping.cancel();
     let key = store.sessions().find(&Visibility::default(), &session).await.expect("a session");
-    let request = (store::EraseTarget::Session, "it is over".to_owned(), None);
+    let request = (store::EraseTarget::Session, store::Checked::own("it is over".to_owned()), None);
     let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
     assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
     loop {

@@ -148,7 +148,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let cover = async |session: &str, tail_start: &str| {
         let summary =
             NewSummary { text: "Talk.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-        let (done, _) = test.app.compactions().supply_summary(session, summary).await.expect("supplied");
+        let (done, _) = test.app.compactions().supply_summary(session, summary).await.expect("supplied").answer;
         done.id.to_string()
     };
     let names = async |session: &str, id: &str| -> Vec<String> {
@@ -217,7 +217,7 @@ async fn ids_that_cannot_be_expanded_are_refused() {
     let messages = conversation("u9 \"more\"");
     test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let summary = NewSummary { text: "Talk.".to_owned(), tail_start: "u8".to_owned(), ..NewSummary::default() };
-    let (done, _) = test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
+    let (done, _) = test.app.compactions().supply_summary(&session, summary).await.expect("supplied").answer;
     let page = test.app.messages().expand(&session, &done.id.to_string(), 5, "").await.expect("a page");
     assert_eq!(page.messages.len(), 5);
     let other_list =

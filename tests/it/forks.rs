@@ -172,9 +172,9 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");
     }
     let again = |point| test.app.sessions().fork(&session, point, Some("f".to_owned()), String::new());
-    let (first, existed) = again(at(2)).await.expect("forked");
+    let (first, existed) = again(at(2)).await.expect("forked").answer;
     assert!(!existed);
-    let (second, existed) = again(at(2)).await.expect("found");
+    let (second, existed) = again(at(2)).await.expect("found").answer;
     assert_eq!((second.session.id, existed), (first.session.id, true));
     for point in [at(1), ForkPoint::default(), behind("u1")] {
         assert_eq!(again(point).await.expect_err("another point").reason, Reason::ClientIdReused);

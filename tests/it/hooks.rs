@@ -350,11 +350,11 @@ async fn a_client_gets_the_messages_that_a_program_replaced() {
     assert_eq!(read(&leased.task.input), ["User: only this"]);
     assert!(leased.prompt.user.contains("only this") && !leased.prompt.user.contains("u1 was here"));
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
-    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed");
+    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed").answer;
     assert_eq!(read(&changed.input), ["User: only this"]);
     assert!(changed.details_json.as_ref().is_some_and(|details| details.contains("read_messages")));
     let edit = NewEdit { tail_start: Some("u4".to_owned()), ..NewEdit::default() };
-    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed");
+    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed").answer;
     assert_eq!(read(&changed.input).len(), 6, "another range is read as it is");
     assert_eq!(changed.details_json, None);
 }

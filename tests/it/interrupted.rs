@@ -81,7 +81,7 @@ async fn due(test: &TestApp) -> String {
 
 async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
     let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.compactions().start(session, wanted).await.expect("there is something to compact").0
+    test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
 async fn pending(test: &TestApp, session: &str) -> String {
@@ -303,7 +303,7 @@ async fn a_change_in_front_of_the_boundary_ends_the_compaction_that_runs_at_once
             _ => {
                 let tail_start = "u9".to_owned();
                 let new = NewSummary { text: "mine".to_owned(), tail_start, ..NewSummary::default() };
-                drop(test.app.compactions().supply_summary(&session, new).await.expect("supplied"));
+                drop(test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer);
             }
         }
         silent.is_left().await;

@@ -39,7 +39,7 @@ async fn cross(test: &TestApp, session: &str) {
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
     let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.compactions().start(session, wanted).await.expect("there is something to compact").0
+    test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
 fn hold(text: &str) -> Line {

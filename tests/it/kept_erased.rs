@@ -27,7 +27,7 @@ async fn erase_message(test: &TestApp, session: &str, id: &str) {
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {
     let request = AppendRequest { messages, keep_erased, ..AppendRequest::default() };
-    test.app.messages().append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
 /// For each message, which of its parts have no content.
@@ -192,7 +192,7 @@ async fn a_part_of_an_edit_that_was_erased_alone_comes_again_without_itself() {
     let second = new().await;
     assert_eq!(erased_parts(&test.history(&second).await), [vec![false; 2], vec![false]], "the original has it still");
     let receipt = test.app.messages().edit_with(&second, edit("u1", true)).await.expect("edited");
-    assert_eq!((last(&second).await, receipt.erased), ((vec![false, true], true), receipt.ids));
+    assert_eq!((last(&second).await, receipt.answer.erased), ((vec![false, true], true), receipt.answer.ids));
     assert_eq!(shown(&test.context(&second).await), left, "it is what the erasure left");
     // An edit of an edit is one of the original.
     let edits = test.history(&second).await.pop().expect("the edit").id.to_string();
@@ -225,8 +225,13 @@ async fn an_erased_session_is_not_made_again_from_its_source() {
         ..NewSession::default()
     };
     let session = test.create(new("one", "main", "")).await;
-    let (_, existed) =
-        test.app.sessions().create(NewSession { keep_erased: false, ..new("one", "main", "") }).await.expect("found");
+    let (_, existed) = test
+        .app
+        .sessions()
+        .create(NewSession { keep_erased: false, ..new("one", "main", "") })
+        .await
+        .expect("found")
+        .answer;
     assert!(existed, "a condition makes no other request");
     erase(&test, &session, EraseTarget::Session).await;
     for refused in [new("one", "main", ""), new("one", "main", "pi"), new("two", "main", "")] {
@@ -235,7 +240,7 @@ async fn an_erased_session_is_not_made_again_from_its_source() {
     }
     test.create(new("two", "other", "")).await;
     let anyway = test.create(NewSession { keep_erased: false, ..new("one", "main", "pi") }).await;
-    let (found, existed) = test.app.sessions().create(new("one", "main", "pi")).await.expect("it exists");
+    let (found, existed) = test.app.sessions().create(new("one", "main", "pi")).await.expect("it exists").answer;
     assert_eq!((found.session.id.to_string(), existed), (anyway, true));
 }
 

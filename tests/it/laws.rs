@@ -555,7 +555,7 @@ impl Fixture {
         let newest = self.test.revision(&session.id).await;
         let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
         let fork = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        let (info, _) = self.test.app.sessions().fork(&session.id, fork, None, String::new()).await?;
+        let (info, _) = self.test.app.sessions().fork(&session.id, fork, None, String::new()).await?.answer;
         let inherited = session.written.iter().map(|written| written.at(point));
         let child = Tracked {
             id: info.session.id.to_string(),

@@ -102,7 +102,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
     assert_eq!(states(&test, &session, Some(before)).await, active, "a list of a revision has its states");
 
     // A fork has the marks of its source, and its own.
-    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     assert_eq!(states(&test, &fork, None).await, now);
     for _ in 0..3 {
@@ -137,7 +137,7 @@ async fn a_summary_covers_all_but_pinned_messages() {
     app.messages().edit(&session, "a1", &[text("dos")], None).await.expect("edited");
     let supply = async |words: &str, tail: &str| {
         let summary = NewSummary { text: words.to_owned(), tail_start: tail.to_owned(), ..NewSummary::default() };
-        app.compactions().supply_summary(&session, summary).await.expect("supplied")
+        app.compactions().supply_summary(&session, summary).await.expect("supplied").answer
     };
     let (compaction, _) = supply("so far", "u2").await;
     let all = listed(&test, &session, None).await;
@@ -208,8 +208,17 @@ async fn a_record_says_whether_it_is_the_newest_version() {
     test.append(&session, "u1 \"one\"\nr1 \"alone\"").await;
     let first = append(&session, "1").await;
     let fork = ForkPoint { as_of_revision: Some(first.revision), ..ForkPoint::default() };
-    let fork =
-        test.app.sessions().fork(&session, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&session, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     append(&session, "2").await;
     let third = append(&session, "3").await;
     let now = of([("u1", Active), ("r1", Record), ("todo", Superseded), ("todo", Superseded), ("todo", Record)]);
@@ -253,7 +262,8 @@ async fn messages_come_in_the_order_of_their_ids() {
     }
     assert_eq!(get(&session, &["u1"; limits::BATCH_GET_MESSAGES_MAX]).await.expect("as many").messages.len(), 100);
     // A fork has what it inherited, and what was still open then is not there.
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     assert_eq!(get(&fork, &["u2", "u1"]).await.expect("inherited").messages.len(), 2);
     let error = get(&fork, &["u1", "a2"]).await.expect_err("it is not inherited");

@@ -21,7 +21,7 @@ async fn of_session(test: &TestApp, session: &str) -> ModelWindow {
 
 async fn change(test: &TestApp, session: &str, window: ModelWindow) -> ModelWindow {
     let change = SessionChange { window: Some(window), ..SessionChange::default() };
-    test.app.sessions().update(session, change).await.expect("changed").info.session.window
+    test.app.sessions().update(session, change).await.expect("changed").answer.info.session.window
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     let known = ModelWindow { context: 200_000, source: WindowSource::Models, ..of_model(SONNET) };
     assert_eq!(of_session(&test, &session).await, known);
     assert!(!test.app.sessions().get(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
-    let (again, existed) = test.app.sessions().create(new()).await.expect("the same request again");
+    let (again, existed) = test.app.sessions().create(new()).await.expect("the same request again").answer;
     assert_eq!((again.session.id.to_string(), existed), (session.clone(), true));
 
     // What a client says counts first, and a call may name another model.
@@ -93,7 +93,7 @@ async fn costs_are_computed_where_a_client_gives_none() {
     ] {
         let first = append(reply(id, model, given)).await.expect("appended");
         let again = append(reply(id, model, given)).await.expect("it is the same");
-        assert_eq!((again.ids, again.existed_count), (first.ids, 1));
+        assert_eq!((again.answer.ids, again.answer.existed_count), (first.answer.ids, 1));
         let (message, ..) = test.app.messages().get(&session, id).await.expect("the reply");
         let usage = message.finish.usage.expect("its usage");
         assert_eq!(usage.cost_micros().map(|cost| (cost, usage.cost_is_computed)), expected, "{id}");

@@ -23,7 +23,7 @@ fn written(id: PartId, words: &str) -> Draft {
 }
 
 async fn draft(test: &TestApp, session: &str, words: NewDraftText) -> DraftReceipt {
-    test.app.messages().append_draft(session, "a1", words).await.expect("the words are taken")
+    test.app.messages().append_draft(session, "a1", words).await.expect("the words are taken").answer
 }
 
 #[tokio::test]

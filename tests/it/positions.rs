@@ -24,7 +24,7 @@ async fn fork(test: &TestApp, session: &str, point: ForkPoint) -> String {
 }
 
 async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<String, Error> {
-    let forked = test.app.sessions().fork(session, behind(message), None, String::new()).await?;
+    let forked = test.app.sessions().fork(session, behind(message), None, String::new()).await?.answer;
     Ok(forked.0.session.id.to_string())
 }
 
@@ -92,7 +92,8 @@ async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
         ..NewSummary::default()
     };
     let ends = fork(&test, &session, ForkPoint::default()).await;
-    let (compaction, _) = test.app.compactions().supply_summary(&session, summary(&edit, "")).await.expect("supplied");
+    let (compaction, _) =
+        test.app.compactions().supply_summary(&session, summary(&edit, "")).await.expect("supplied").answer;
     assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
     let after = test.context(&session).await;
     assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
@@ -199,12 +200,12 @@ async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
     let app = &test.app;
     let ask =
         |at: &str, client: &str| app.sessions().fork(&session, behind(at), Some(client.to_owned()), String::new());
-    let (first, _) = ask(&edit, "cut").await.expect("forked");
-    let (last, _) = ask("a4", "last").await.expect("forked");
+    let (first, _) = ask(&edit, "cut").await.expect("forked").answer;
+    let (last, _) = ask("a4", "last").await.expect("forked").answer;
     app.messages().edit(&session, "u1", &[text("uno")], None).await.expect("edited");
     app.messages().rewind(&session, "u1", None).await.expect("rewound");
     for (at, client, expected) in [(edit.as_str(), "cut", &first), ("a4", "last", &last)] {
-        let (again, existed) = ask(at, client).await.expect("found");
+        let (again, existed) = ask(at, client).await.expect("found").answer;
         assert_eq!((again.session.id, existed), (expected.session.id, true), "{at}");
     }
     assert_eq!(ask("u3", "cut").await.expect_err("another place").reason, Reason::ClientIdReused);
@@ -356,7 +357,7 @@ impl Life<'_> {
             }
             Action::Fork(number) => {
                 let at = self.chosen(number).await;
-                let forked = app.sessions().fork(&session, behind(&at), None, String::new()).await?;
+                let forked = app.sessions().fork(&session, behind(&at), None, String::new()).await?.answer;
                 self.session = forked.0.session.id.to_string();
                 self.open.clear();
             }

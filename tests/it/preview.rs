@@ -40,7 +40,7 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
 async fn check(test: &TestApp, session: &str, wanted: NewCompaction, plan: &Plan, what: &str) {
     let before = test.revision(session).await;
     assert_eq!(plan.base, before, "{what}");
-    let (asked, _) = test.app.compactions().start(session, wanted).await.expect(what);
+    let (asked, _) = test.app.compactions().start(session, wanted).await.expect(what).answer;
     test.settled().await;
     let compaction = test.app.compactions().get(&asked.id.to_string()).await.expect(what);
     assert_eq!(compaction.state, CompactionState::Done, "{what}: {:?}", compaction.failure);

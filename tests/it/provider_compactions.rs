@@ -70,7 +70,7 @@ const FAILED: &str =
 async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
-    test.app.messages().append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
 async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
@@ -242,7 +242,7 @@ async fn changes_of_what_a_block_stands_for_void_it() {
     let session = compacted(&test, Format::Anthropic, ON_DEMAND, window("claude-opus-5-5", 200_000)).await;
     let block = async |session: &str| ask(&test, session, Some(Format::Anthropic)).await.provider_compaction;
     let (fork, _) =
-        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     assert!(block(&session).await.is_some() && block(&fork.session.id.to_string()).await.is_some());
     for (change, voids) in
         [("edit", true), ("leave out", true), ("erase", true), ("rewind", true), ("later edit", false)]

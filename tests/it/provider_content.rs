@@ -26,7 +26,7 @@ fn given<'a>(format: Format, json: &str, view_token: Option<String>) -> AppendRe
 }
 
 async fn append(test: &TestApp, session: &str, json: &str) -> Appended {
-    test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended")
+    test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended").answer
 }
 
 fn asking(format: Format) -> ContextRequest {
@@ -190,7 +190,7 @@ async fn a_repeated_append_is_answered_as_the_first() {
     let first = test.once("r1", "p").messages().append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
     let again = test.once("r1", "p").messages().append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
     let (first, again) = (first.expect("appended"), again.expect("answered"));
-    assert_eq!((first.ids, first.revision), (again.ids, again.revision));
+    assert_eq!((first.answer.ids, first.answer.revision), (again.answer.ids, again.answer.revision));
 }
 
 #[tokio::test]

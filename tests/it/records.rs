@@ -31,7 +31,7 @@ fn data(message: &Message) -> &str {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.messages().append(session, messages, None, None).await
+    test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
 /// The data of the newest version of a record, by its client id.
@@ -201,7 +201,16 @@ async fn a_fork_has_the_versions_that_came_before_it_and_its_own() {
     append(&test, &session, vec![version("todo", "2")]).await.expect("appended");
     let fork = async |point: Revision| {
         let point = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        test.app.sessions().fork(&session, point, None, String::new()).await.expect("forked").0.session.id.to_string()
+        test.app
+            .sessions()
+            .fork(&session, point, None, String::new())
+            .await
+            .expect("forked")
+            .answer
+            .0
+            .session
+            .id
+            .to_string()
     };
     let (early, late) = (fork(at).await, fork(at + 1).await);
     append(&test, &session, vec![version("todo", "3")]).await.expect("appended");
@@ -215,8 +224,17 @@ async fn a_fork_has_the_versions_that_came_before_it_and_its_own() {
     assert_eq!(found, ["mine", "2"]);
     assert_eq!(newest(&test, &session, "todo").await, "3");
     let point = ForkPoint::default();
-    let third =
-        test.app.sessions().fork(&early, point, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let third = test
+        .app
+        .sessions()
+        .fork(&early, point, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     assert_eq!(newest(&test, &third, "todo").await, "mine", "of several owners, the last counts");
     let error = append(&test, &third, vec![record("todo", "1")]).await.expect_err("the newest is another");
     assert_eq!(error.reason, Reason::ClientIdReused);

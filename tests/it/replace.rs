@@ -58,7 +58,7 @@ async fn a_guarded_request_whose_answer_was_lost_is_answered_again() {
         let first = test.app.messages().append_with(&session, request()).await.expect("appended");
         let revision = test.revision(&session).await;
         let again = test.app.messages().append_with(&session, request()).await.expect("answered");
-        assert_eq!((again.ids, again.existed_count), (first.ids, 1));
+        assert_eq!((again.answer.ids, again.answer.existed_count), (first.answer.ids, 1));
         assert_eq!(test.revision(&session).await, revision, "nothing is written twice");
         // What it would change is guarded.
         let renames = AppendRequest { title: Some("new".to_owned()), ..request() };
@@ -110,7 +110,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "five"]);
     let again =
         test.once("r", "p").messages().append_with(&session, request()).await.expect("answered after a restart");
-    assert_eq!((again.ids, again.revision), (done.ids, done.revision));
+    assert_eq!((again.answer.ids, again.answer.revision), (done.answer.ids, done.answer.revision));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn the_last_message_is_the_last_of_the_conversation() {
     is_last(&session, "u2").await;
     app.compactions().undo(&session, None).await.expect("undone");
     is_last(&session, &edit).await;
-    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     is_last(&fork, &edit).await;
     app.messages().rewind(&fork, "u1", None).await.expect("rewound");
@@ -223,7 +223,7 @@ async fn a_rewind_needs_new_client_ids_unless_it_was_done() {
     let done = app.messages().append_with(&session, request()).await.expect("replaced");
     // The answer was lost, and there is no request id: the client ids show that it was carried out.
     let again = app.messages().append_with(&session, request()).await.expect("again");
-    let repeated = Appended { existed_count: 3, ..done.clone() };
+    let repeated = Appended { existed_count: 3, ..done.answer.clone() };
     assert_eq!((&again.ids, again.existed_count, again.revision), (&repeated.ids, 3, repeated.revision));
     assert_eq!(test.revision(&session).await, done.revision);
     // What another client wrote behind it is not thrown away.
@@ -285,11 +285,14 @@ async fn a_title_and_metadata_come_with_messages_once() {
     };
     let done = test.app.messages().append_with(&session, request()).await.expect("appended");
     let again = test.app.messages().append_with(&session, request()).await.expect("again");
-    assert_eq!((again.ids, again.existed_count, again.revision), (done.ids.clone(), 1, done.revision));
+    assert_eq!(
+        (again.answer.ids, again.answer.existed_count, again.answer.revision),
+        (done.ids.clone(), 1, done.revision)
+    );
     // Only what differs is changed.
     let other = AppendRequest { title: Some("ebb".to_owned()), ..request() };
     let renamed = test.app.messages().append_with(&session, other).await.expect("renamed");
-    assert_eq!((renamed.ids, renamed.revision), (done.ids, done.revision + 1));
+    assert_eq!((renamed.answer.ids, renamed.answer.revision), (done.answer.ids.clone(), done.revision + 1));
     let events = test.events().await.into_iter();
     let updates = events.filter_map(|event| match event.body {
         EventBody::SessionUpdated { title, metadata_json, window: None } => Some((title, metadata_json)),

@@ -19,7 +19,7 @@ fn rule(name: &str) -> RetentionRule {
 
 async fn session(test: &TestApp, name: &str) -> String {
     let new = NewSession { client_id: Some(name.to_owned()), title: name.to_owned(), ..NewSession::default() };
-    test.app.sessions().create(new).await.expect("created").0.session.id.to_string()
+    test.app.sessions().create(new).await.expect("created").answer.0.session.id.to_string()
 }
 
 fn advance(test: &TestApp, days: i64) {

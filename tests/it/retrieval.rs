@@ -336,7 +336,7 @@ async fn appends_do_not_wait_for_the_index() {
     };
     let longhand = Longhand::new(store, idle.handle(), &clock, options);
     let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
-    let (info, _) = app.sessions().create(new_session(window(0, 0))).await.expect("a session");
+    let (info, _) = app.sessions().create(new_session(window(0, 0))).await.expect("a session").answer;
     let session = info.session.id.to_string();
     let key = key(&longhand, &session).await;
     for turn in 0..50 {

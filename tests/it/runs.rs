@@ -57,7 +57,7 @@ async fn one_agent_at_a_time_answers() {
     assert_eq!((refused.metadata["epoch"].as_str(), refused.metadata["actor"].as_str()), ("1", "ada"));
     assert_eq!(test.app.runs().of_session(&session).await.expect("busy").activity(), Activity::Running);
 
-    let (released, _) = ada.runs().release(&session, 1, None).await.expect("released");
+    let (released, _) = ada.runs().release(&session, 1, None).await.expect("released").answer;
     assert_eq!((ended(&released), released.lease_end_time), (Some(RunEndReason::Completed), None));
     let second = acquire(&test.by("bob"), &session).await;
     assert_eq!(second.epoch, 2);
@@ -70,7 +70,7 @@ async fn one_agent_at_a_time_answers() {
         let refused = refused.expect_err("another run is active");
         assert_eq!((refused.reason, refused.metadata["current_epoch"].as_str()), (Reason::RunLost, "2"));
     }
-    let (failed, _) = test.app.runs().release(&session, 2, Some("no key".to_owned())).await.expect("released");
+    let (failed, _) = test.app.runs().release(&session, 2, Some("no key".to_owned())).await.expect("released").answer;
     assert_eq!((ended(&failed), failed.end.expect("an end").failure.as_str()), (Some(RunEndReason::Failed), "no key"));
     assert_eq!(test.app.runs().of_session(&session).await.expect("failed").activity(), Activity::Failed);
     assert_eq!(test.findings().await, []);
@@ -160,7 +160,7 @@ async fn a_lost_run_leaves_nothing_open() {
     ada.messages().append_draft(&session, "a1", draft).await.expect("the words are taken");
     // Another writer's call is not the run's.
     test.append(&session, "a2 call=c3").await;
-    let asked = ada.approvals().request(&session, question()).await.expect("asked").0;
+    let asked = ada.approvals().request(&session, question()).await.expect("asked").answer.0;
     let before = test.revision(&session).await;
     let mut watch = test.watch().await;
     pass(&test, 9 * SECOND_MS).await;
@@ -265,7 +265,7 @@ async fn a_run_that_was_asked_to_stop_ends_soon() {
 
     acquire(&test.app, &session).await;
     test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked");
-    let (released, _) = test.app.runs().release(&session, 4, None).await.expect("released");
+    let (released, _) = test.app.runs().release(&session, 4, None).await.expect("released").answer;
     assert_eq!(ended(&released), Some(RunEndReason::Cancelled), "whatever its agent says");
     acquire(&test.app, &session).await;
     test.app.sessions().archive(&session).await.expect("archived");
@@ -311,7 +311,7 @@ fn prompt(words: &str, delivery: Delivery) -> NewPrompt<'static> {
 }
 
 async fn submit(caller: &Caller, session: &str, words: &str, delivery: Delivery) -> String {
-    caller.prompts().submit(session, prompt(words, delivery)).await.expect("it waits").0.to_string()
+    caller.prompts().submit(session, prompt(words, delivery)).await.expect("it waits").answer.0.to_string()
 }
 
 async fn queue(test: &TestApp, session: &str) -> Vec<String> {
@@ -501,7 +501,7 @@ async fn a_question_has_one_answer() {
     acquire(&test.by("ada"), &session).await;
     let ask = || async {
         let caller = test.once("ask-1", "question").in_run(1);
-        caller.approvals().request(&session, question()).await.expect("asked")
+        caller.approvals().request(&session, question()).await.expect("asked").answer
     };
     let (asked, _) = ask().await;
     let id = asked.id.to_string();
@@ -516,7 +516,7 @@ async fn a_question_has_one_answer() {
         let refused = test.app.approvals().answer(&session, &id, given).await.expect_err("no answer to this question");
         assert_eq!((refused.reason, refused.metadata["field"].as_str()), (Reason::InvalidField, field));
     }
-    let (answered, _) = test.by("pat").approvals().answer(&session, &id, answer("no")).await.expect("answered");
+    let (answered, _) = test.by("pat").approvals().answer(&session, &id, answer("no")).await.expect("answered").answer;
     let end = answered.end.expect("an end");
     assert_eq!((end.answer.choice.as_deref(), end.actor.as_str()), (Some("no"), "pat"));
     let second = test.by("eve").approvals().answer(&session, &id, answer("yes")).await.expect_err("answered before");
@@ -527,7 +527,7 @@ async fn a_question_has_one_answer() {
     let session = session.clone();
     let test = test.kill().await;
     let again =
-        test.once("ask-1", "question").in_run(1).approvals().request(&session, question()).await.expect("found");
+        test.once("ask-1", "question").in_run(1).approvals().request(&session, question()).await.expect("found").answer;
     assert_eq!(again.0.end.expect("the answer").answer, answer("no"));
     assert_eq!(test.findings().await, []);
 }
@@ -537,7 +537,7 @@ async fn the_default_holds_when_the_time_is_up() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let limited = Question { default_choice: Some("no".to_owned()), timeout_ms: Some(10 * SECOND_MS), ..question() };
-    let (asked, _) = test.app.approvals().request(&session, limited.clone()).await.expect("asked");
+    let (asked, _) = test.app.approvals().request(&session, limited.clone()).await.expect("asked").answer;
     let id = asked.id.to_string();
     pass(&test, 9 * SECOND_MS).await;
     let test = test.restart().await;
@@ -572,8 +572,8 @@ async fn questions_end_with_the_run_that_asks() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
-    let of_run = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").0;
-    let alone = test.app.approvals().request(&session, question()).await.expect("asked").0;
+    let of_run = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").answer.0;
+    let alone = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;
     test.app.runs().release(&session, 1, None).await.expect("released");
     let (waiting, _) = test.app.approvals().list(&session, false, 0, "").await.expect("a list");
     assert_eq!(waiting.iter().map(|approval| approval.id).collect::<Vec<_>>(), [alone.id]);
@@ -590,10 +590,10 @@ async fn an_agent_that_comes_back_gets_the_answer_to_its_old_question() {
     let session = test.manual_session().await;
     acquire(&test.app, &session).await;
     let ask = |epoch| test.once("ask-1", "question").in_run(epoch);
-    let (asked, _) = ask(1).approvals().request(&session, question()).await.expect("asked");
+    let (asked, _) = ask(1).approvals().request(&session, question()).await.expect("asked").answer;
     pass(&test, 10 * SECOND_MS).await;
     acquire(&test.app, &session).await;
-    let (found, _) = ask(2).approvals().request(&session, question()).await.expect("found");
+    let (found, _) = ask(2).approvals().request(&session, question()).await.expect("found").answer;
     assert_eq!((found.id, found.end), (asked.id, None));
     let mut watch = test.app.runs().watch(&session, 2, "").await.expect("a stream");
     test.app.approvals().answer(&session, &asked.id.to_string(), answer("yes")).await.expect("answered");
@@ -620,8 +620,8 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
     };
     let first = next(&mut watch).await;
     assert!(matches!(&first.signal, RunSignal::Prompt(prompt) if prompt.id.to_string() == early), "{first:?}");
-    let asked = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").0;
-    let other = test.app.approvals().request(&session, question()).await.expect("asked").0;
+    let asked = test.app.clone().in_run(1).approvals().request(&session, question()).await.expect("asked").answer.0;
+    let other = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;
     for id in [other.id, asked.id] {
         test.app.approvals().answer(&session, &id.to_string(), answer("yes")).await.expect("answered");
     }
@@ -695,7 +695,7 @@ async fn a_snapshot_has_what_waits() {
     acquire(&test.app, &session).await;
     let first = submit(&test.app, &session, "first", Delivery::Queue).await;
     let second = submit(&test.app, &session, "second", Delivery::Interrupt).await;
-    let asked = test.app.approvals().request(&session, question()).await.expect("asked").0;
+    let asked = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;
     let request = SubscribeRequest { start: Start::Snapshot, presence: false, ..following(&session) };
     let mut watch = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     let mut found = Vec::new();

@@ -254,7 +254,7 @@ async fn a_hit_says_what_todays_view_does_with_it() {
     test.append(&session, talk).await;
     let edit = app.messages().edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
     let summary = NewSummary { text: "a needle".to_owned(), tail_start: "a2".to_owned(), ..NewSummary::default() };
-    let (compaction, _) = app.compactions().supply_summary(&session, summary).await.expect("supplied");
+    let (compaction, _) = app.compactions().supply_summary(&session, summary).await.expect("supplied").answer;
     let state = async |name: &str| {
         let page = search(&test, query("needle")).await;
         let hit = page.hits.into_iter().find(|shown| shown.hit.message.client_id.as_deref() == Some(name));
@@ -320,8 +320,17 @@ async fn a_search_is_bound_to_a_session_a_tree_or_a_project() {
     let child = in_project(&test, "blue", Some(root.clone())).await;
     test.append(&child, "u2 \"needle\"").await;
     let fork = ForkPoint { message_id: Some("u1".to_owned()), ..ForkPoint::default() };
-    let fork =
-        test.app.sessions().fork(&root, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&root, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     test.append(&fork, "u3 \"needle\"").await;
     test.append(&root, "u4 \"needle\"").await;
     let other = in_project(&test, "red", None).await;
@@ -428,7 +437,7 @@ async fn nobody_finds_what_is_not_visible() {
     let access = Access::owner().acting_in("acme").expect("an operator");
     let acme = test.longhand.caller(access, String::new(), None).expect("a caller");
     let new = NewSession { preset: "opencode@seed".to_owned(), ..NewSession::default() };
-    let theirs = acme.sessions().create(new).await.expect("a session").0.session.id.to_string();
+    let theirs = acme.sessions().create(new).await.expect("a session").answer.0.session.id.to_string();
     acme.messages().append(&theirs, conversation(message), None, None).await.expect("appended");
     let page = search_by(&test, &acme, SearchRequest { all: true, ..query("common needle") }).await.expect("a page");
     let sessions: Vec<String> = page.hits.iter().map(|shown| shown.hit.message.session_id.to_string()).collect();
@@ -524,8 +533,17 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     test.append(&session, "u1 \"quetzalnine here\"\na1 \"zanzibarkey there\"\nu2 \"quokkaword\"").await;
     test.append(&other, "u3 \"mulgaraword\"").await;
     let fork = ForkPoint { message_id: Some("u2".to_owned()), ..ForkPoint::default() };
-    let fork =
-        test.app.sessions().fork(&session, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&session, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     test.append(&fork, "u4 \"numbatword\"").await;
     assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
     assert!(has_in_index(&test, "uetzalnin") && has_in_index(&test, "anzibarkey"));
@@ -553,7 +571,8 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\nu2 \"two\"\nu3 \"three\"\nu4 \"four\"").await;
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     let text = "quetzalnine was said".to_owned();
     let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };

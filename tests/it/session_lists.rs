@@ -244,7 +244,8 @@ async fn labels_are_set_once_and_each_change_is_one_event() {
     // An archived session has labels too, and a fork begins without any.
     test.app.sessions().archive(&session).await.expect("archived");
     test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     assert!(fork.session.labels.is_empty());
     let test = test.restart().await;
     assert_eq!(test.app.sessions().get(&session).await.expect("found").session.labels, ["a", "keep"]);
@@ -312,7 +313,8 @@ async fn totals_are_those_of_the_replies_and_survive_a_store_without_them() {
     let expected = UsageTotals { input: 400, output: 60, ..UsageTotals::default() };
     let found = test.app.sessions().get(&session).await.expect("found").session;
     assert_eq!((found.usage, found.message_count), (expected, 4));
-    let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     assert_eq!(fork.session.usage, UsageTotals::default(), "inherited replies count for their own session");
     let directory = test.stop().await;
     // As a migration leaves the rows of an older store.

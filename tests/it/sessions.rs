@@ -24,9 +24,9 @@ async fn a_session_is_made_once_and_found_by_either_id() {
     let test = TestApp::start().await;
     let make = async |new| test.by("alice").sessions().create(new).await;
     let new = || NewSession { window: window(10, 1), metadata_json: Some("{ }".to_owned()), ..named("one") };
-    let (made, existed) = make(new()).await.expect("made");
+    let (made, existed) = make(new()).await.expect("made").answer;
     assert!(!existed);
-    let (again, existed) = make(new()).await.expect("found");
+    let (again, existed) = make(new()).await.expect("found").answer;
     assert_eq!((again.session.id, existed), (made.session.id, true));
     for other in [
         NewSession { preset: "pi@1.5".to_owned(), ..new() },
@@ -40,8 +40,8 @@ async fn a_session_is_made_once_and_found_by_either_id() {
         assert_eq!(make(other.clone()).await.expect_err("another request").reason, Reason::ClientIdReused, "{other:?}");
     }
     let retitled = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
-    let made = test.app.sessions().update("one", retitled).await.expect("changed").info;
-    assert_eq!(make(new()).await.expect("found after a change"), (made.clone(), true));
+    let made = test.app.sessions().update("one", retitled).await.expect("changed").answer.info;
+    assert_eq!(make(new()).await.expect("found after a change").answer, (made.clone(), true));
     let test = test.restart().await;
     for id in ["one".to_owned(), made.session.id.to_string()] {
         let found = test.app.sessions().get(&id).await.expect("found");
@@ -119,14 +119,14 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
     let changed = test.once("r", "1").sessions().update(&session, change.clone()).await.expect("changed");
     let again = test.once("r", "1").sessions().update(&session, change).await.expect("answered again");
     assert_eq!(again.revision, changed.revision);
-    let info = changed.info.session;
+    let info = changed.answer.info.session;
     assert_eq!((info.title.as_str(), info.window), ("two", window(10, 1)));
     let change = SessionChange {
         policy_override_json: Some("{\"maintenance\": []}".to_owned()),
         window: Some(window(20, 2)),
         ..SessionChange::default()
     };
-    let changed = test.app.sessions().update(&session, change).await.expect("changed").info;
+    let changed = test.app.sessions().update(&session, change).await.expect("changed").answer.info;
     assert!(changed.policy_json.contains("\"maintenance\":[]"), "{}", changed.policy_json);
     assert_eq!((changed.session.preset.as_str(), changed.session.window.context), ("opencode@seed", 20));
     let test = test.restart().await;
@@ -206,7 +206,7 @@ async fn a_session_says_which_levels_its_window_is_too_small_for() {
     let test = TestApp::start().await;
     let unmet = async |preset: &str, window: ModelWindow| {
         let new = NewSession { preset: preset.to_owned(), window, ..NewSession::default() };
-        let (created, _) = test.app.sessions().create(new).await.expect("created");
+        let (created, _) = test.app.sessions().create(new).await.expect("created").answer;
         let found = test.app.sessions().get(&created.session.id.to_string()).await.expect("found");
         assert_eq!(created.thresholds, found.thresholds);
         let levels = found.thresholds.into_iter();

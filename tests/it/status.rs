@@ -232,7 +232,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     test.append(&session, &turns(2, 3, 400)).await;
     let rewind = async |expected| test.app.messages().rewind_with_summary(&session, "u1", "", expected).await;
     assert_eq!(recorded(&test, &session).await, []);
-    let made = rewind(None).await.expect("rewound").ids;
+    let made = rewind(None).await.expect("rewound").answer.ids;
     let branch = |id| Purpose::Branch(MessageId(id));
     let of_made = [(branch(made[0]), true, Some(140)), (branch(made[0]), false, None)];
     assert_eq!(recorded(&test, &session).await, of_made, "the message that names them is there");
@@ -271,7 +271,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
     let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started");
+    let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
     assert_eq!(test.app.compactions().get(&compaction.id.to_string()).await.expect("it").requests.len(), 1);

@@ -529,7 +529,7 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let (one, two) = (test.manual_session().await, test.manual_session().await);
     test.append(&one, &turns(1, 1, 10)).await;
     let point = ForkPoint::default();
-    let forked = test.app.sessions().fork(&one, point, None, String::new()).await.expect("a fork");
+    let forked = test.app.sessions().fork(&one, point, None, String::new()).await.expect("a fork").answer;
     let fork = forked.0.session.id.to_string();
     for turn in 2..12 {
         for session in [&fork, &two, &one].into_iter().take(turn % 4) {

@@ -198,7 +198,7 @@ async fn every_view_names_the_author_of_its_summary() {
     let built_in = signed(&test, &session).await;
     assert_eq!((built_in.1, built_in.2.as_str()), (Author::BuiltIn, "extractive"));
     let new = NewSummary { text: "mine".to_owned(), summarizer: "an extension".to_owned(), ..NewSummary::default() };
-    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer;
     let by_client = signed(&test, &session).await;
     assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
     // An earlier view has its earlier provenance, also for a caller that holds its messages; a fork has its parent's.

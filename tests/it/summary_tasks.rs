@@ -310,7 +310,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         details_json: Some("{\"files\": [\"a.rs\"]}".to_owned()),
         ..edit(Some("u8"), Some(&["u2"]))
     };
-    let (changed, prompt) = setup.test.app.summary_tasks().edit(&hold, change).await.expect("changed");
+    let (changed, prompt) = setup.test.app.summary_tasks().edit(&hold, change).await.expect("changed").answer;
     assert_eq!(changed.input.messages.len(), 14, "u1 to a7");
     assert!(prompt.user.contains("dwell on numbers") && !prompt.user.contains("u8 was here"));
     let own = TaskReply { supplied: true, ..reply("my own words") };
@@ -360,7 +360,7 @@ async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
         assert_eq!(refused.expect_err("a refusal").reason, Reason::BoundaryInvalid, "{tail} {retained:?}");
     }
     let (changed, _) =
-        setup.test.app.summary_tasks().edit(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair");
+        setup.test.app.summary_tasks().edit(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair").answer;
     assert_eq!(changed.retained.len(), 2);
 }
 

@@ -291,7 +291,7 @@ impl TestApp {
 
     /// Creates a session; returns its id.
     pub(crate) async fn create(&self, new: NewSession) -> String {
-        let (info, existed) = self.app.sessions().create(new).await.expect("a session");
+        let (info, existed) = self.app.sessions().create(new).await.expect("a session").answer;
         assert!(!existed);
         info.session.id.to_string()
     }
@@ -310,7 +310,7 @@ impl TestApp {
     /// Appends a conversation.
     pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
         let appended = self.app.messages().append(session, conversation(text), None, None).await;
-        appended.unwrap_or_else(|error| panic!("{error}: {text}"))
+        appended.unwrap_or_else(|error| panic!("{error}: {text}")).answer
     }
 
     /// All messages that clients wrote, records included, as they are in the history.

@@ -70,7 +70,7 @@ pub(crate) async fn rich() -> TestApp {
     app.compactions().undo(&fork, None).await.expect("undone");
     let summary = NewSummary { text: "brought".to_owned(), tail_start: "u20".to_owned(), ..NewSummary::default() };
     app.compactions().supply_summary(&fork, summary).await.expect("supplied");
-    let deeper = app.sessions().fork(&fork, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let deeper = app.sessions().fork(&fork, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let child = NewSession { parent: Some(deeper.session.id.to_string()), ..NewSession::default() };
     let child = test.create(child).await;
     test.append(&child, "u1 \"for somebody\"").await;

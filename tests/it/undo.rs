@@ -90,7 +90,8 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
     test.append(&session, &turns(1, 4, 100)).await;
     let summary =
         || NewSummary { text: "the beginning".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    let supplied = test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("supplied");
+    let supplied =
+        test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("supplied").answer;
     let undone = test.once("undo", "u").compactions().undo(&session, None).await.expect("undone");
     let redone = test.once("redo", "r").compactions().redo(&session, None).await.expect("redone");
     for last in ["nothing", "undone once more", "redone once more", "its tail's start was rewound"] {
@@ -104,7 +105,8 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
         }
         assert_eq!(test.once("undo", "u").compactions().undo(&session, None).await.expect("again"), undone, "{last}");
         assert_eq!(test.once("redo", "r").compactions().redo(&session, None).await.expect("again"), redone, "{last}");
-        let again = test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("again");
+        let again =
+            test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("again").answer;
         assert_eq!(again, supplied, "{last}");
     }
 }

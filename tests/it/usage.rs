@@ -50,7 +50,7 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.messages().append(session, messages, None, None).await
+    test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
 /// A view for a smaller window, shortened to it.

@@ -66,14 +66,15 @@ fn stops() -> WriteFrame {
 
 /// Writes frames that have all come already.
 async fn write(caller: &Caller, start: WriteStart, frames: Vec<WriteFrame>) -> Result<Written, Error> {
-    soon("the stream to end", caller.messages().write(start, stream::iter(frames.into_iter().map(Ok)))).await
+    let written = caller.messages().write(start, stream::iter(frames.into_iter().map(Ok)));
+    soon("the stream to end", written).await.map(|written| written.answer)
 }
 
 /// A call whose frames are sent one by one.
 fn call_with(caller: &Caller, start: WriteStart) -> (Frames, JoinHandle<Result<Written, Error>>) {
     let (frames, stream) = mpsc::unbounded();
     let caller = caller.clone();
-    (frames, tokio::spawn(async move { caller.messages().write(start, stream).await }))
+    (frames, tokio::spawn(async move { caller.messages().write(start, stream).await.map(|written| written.answer) }))
 }
 
 async fn answer(call: JoinHandle<Result<Written, Error>>) -> Result<Written, Error> {

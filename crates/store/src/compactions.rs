@@ -1,5 +1,6 @@
 //! Compactions as clients ask for them and look at them.
 
+use super::checked::Checked;
 use super::error::Result;
 use super::ledger::compactions::SuppliedSummary;
 use super::ledger::head::{Pending, Receipt, SessionKey};
@@ -28,11 +29,12 @@ impl Compactions {
         &self,
         session: SessionKey,
         caller: Requester,
-        request: CompactionRequest,
+        request: Checked<CompactionRequest>,
         usage: WindowUsage,
         condition: Condition,
         confirm_until: Option<Timestamp>,
     ) -> Result<Option<Enqueued>> {
+        let (request, caller) = request.by(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
         self.0.write(Mutation::change("enqueue"), move |tx| enqueue.clone().apply(tx)).await
     }
@@ -54,7 +56,10 @@ impl Compactions {
 
     /// Commits a finished summary. The receipt's id is the compaction's. None if another compaction was committed since the
     /// view was read.
-    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Option<Receipt>> {
+    pub async fn supply(&self, supply: Checked<SuppliedSummary>) -> Result<Option<Receipt>> {
+        let caller = supply.caller.clone();
+        let (supply, caller) = supply.by(caller);
+        let supply = SuppliedSummary { caller, ..supply };
         self.0.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
     }
 

@@ -1,5 +1,6 @@
 //! Runs, the prompts that wait for them, and their questions.
 
+use super::checked::Checked;
 use super::error::Result;
 use super::ledger::approvals::{self, EndApproval, RequestApproval};
 use super::ledger::head::{Receipt, SessionKey};
@@ -47,8 +48,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         epoch: Epoch,
-        failure: Option<String>,
+        failure: Checked<Option<String>>,
     ) -> Result<Receipt> {
+        let (failure, caller) = failure.by(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
         self.0.write(Mutation::change("release_run"), move |tx| release.clone().apply(tx)).await
     }
@@ -109,9 +111,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        new: NewPrompt,
+        new: Checked<NewPrompt>,
     ) -> Result<Receipt> {
-        let NewPrompt { parts, delivery, metadata_json, rewind } = new;
+        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.by(caller);
         let encoded = |part: NewPart| {
             let input = PartInput::from_client(&part);
             (part, input)
@@ -151,8 +153,9 @@ impl Runs {
         &self,
         session: SessionKey,
         caller: Requester,
-        question: Question,
+        question: Checked<Question>,
     ) -> Result<Receipt> {
+        let (question, caller) = question.by(caller);
         let request = RequestApproval { session, caller, question };
         self.0.write(Mutation::change("request_approval"), move |tx| request.clone().apply(tx)).await
     }
@@ -163,8 +166,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         approval: ApprovalId,
-        answer: Option<Answer>,
+        answer: Checked<Option<Answer>>,
     ) -> Result<Receipt> {
+        let (answer, caller) = answer.by(caller);
         let end = EndApproval { session, caller, approval, answer };
         self.0.write(Mutation::change("end_approval"), move |tx| end.clone().apply(tx)).await
     }

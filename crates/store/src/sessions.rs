@@ -1,5 +1,6 @@
 //! Sessions: making, finding, changing, forking and listing them.
 
+use super::checked::Checked;
 use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
@@ -137,7 +138,8 @@ impl Sessions {
     }
 
     /// Makes a session; true if it existed.
-    pub async fn create(&self, create: CreateSession, caller: Requester) -> Result<(SessionKey, bool)> {
+    pub async fn create(&self, create: Checked<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
+        let (create, caller) = create.by(caller);
         self.0.memberships.expect(&create.tenant);
         self.0.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
     }
@@ -148,7 +150,8 @@ impl Sessions {
     }
 
     /// Changes a session.
-    pub async fn update(&self, key: SessionKey, update: UpdateSession, caller: Requester) -> Result<Receipt> {
+    pub async fn update(&self, key: SessionKey, update: Checked<UpdateSession>, caller: Requester) -> Result<Receipt> {
+        let (update, caller) = update.by(caller);
         self.0.write(Mutation::change("update"), move |tx| update.clone().apply(tx, key, &caller)).await
     }
 
@@ -158,7 +161,13 @@ impl Sessions {
     }
 
     /// Forks a session; true if the fork existed.
-    pub async fn fork(&self, key: SessionKey, fork: ForkSession, caller: Requester) -> Result<(SessionKey, bool)> {
+    pub async fn fork(
+        &self,
+        key: SessionKey,
+        fork: Checked<ForkSession>,
+        caller: Requester,
+    ) -> Result<(SessionKey, bool)> {
+        let (fork, caller) = fork.by(caller);
         self.0.write(Mutation::change("fork"), move |tx| fork.clone().apply(tx, key, &caller)).await
     }
 

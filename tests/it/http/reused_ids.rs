@@ -211,7 +211,8 @@ impl Script {
         let target = WriteTarget::New(Box::new(message));
         let start = WriteStart { session: self.session.clone(), target, request_id: "write".to_owned() };
         let frames = [WriteFrame::Words(words), WriteFrame::End(end)].map(Ok::<_, Error>);
-        crate::support::soon("an answer", self.served.test.app.messages().write(start, stream::iter(frames))).await
+        let written = self.served.test.app.messages().write(start, stream::iter(frames));
+        crate::support::soon("an answer", written).await.map(|written| written.answer)
     }
 
     /// Sends everything again, and other requests under the same ids.

@@ -24,7 +24,7 @@ async fn what_cannot_be_ended_keeps_nothing_else_from_its_time() {
     let whole = test.manual_session().await;
     acquire(&test.app, &whole).await;
     let limited = Question { default_choice: Some("no".to_owned()), timeout_ms: Some(10 * SECOND_MS), ..question() };
-    let (asked, _) = test.app.approvals().request(&whole, limited).await.expect("asked");
+    let (asked, _) = test.app.approvals().request(&whole, limited).await.expect("asked").answer;
     pass(&test, 11 * SECOND_MS).await;
     assert_eq!(ended(&newest(&test, &whole).await), Some(RunEndReason::Lost));
     let asked = test.app.approvals().get(&whole, &asked.id.to_string()).await.expect("the question");
@@ -43,7 +43,7 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
     test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
     let waiting = queue(&test, &session).await;
     test.app.prompts().withdraw(&session, &waiting[0]).await.expect("withdrawn");
-    let asked = test.app.approvals().request(&session, question()).await.expect("asked").0;
+    let asked = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;
     test.app.approvals().answer(&session, &asked.id.to_string(), answer("no")).await.expect("answered");
     test.app.approvals().request(&session, question()).await.expect("asked");
     test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked to stop");

@@ -29,7 +29,8 @@ async fn a_message_is_sent_again_in_one_change() {
     ada.messages().append(&session, conversation("a3 \"third\" call=c1 open"), None, None).await.expect("appended");
     let before = test.revision(&session).await;
     let pat = test.once("edit", "u2");
-    let sent = pat.prompts().submit(&session, again("two, better", RewindTo::Message("a1"))).await.expect("it waits");
+    let sent =
+        pat.prompts().submit(&session, again("two, better", RewindTo::Message("a1"))).await.expect("it waits").answer;
 
     let events: Vec<Event> = test.events().await.into_iter().filter(|event| event.revision > before).collect();
     let kinds: Vec<EventKind> = events.iter().map(|event| event.body.kind()).collect();
@@ -51,7 +52,7 @@ async fn a_message_is_sent_again_in_one_change() {
     let before = test.revision(&session).await;
     let repeated =
         test.once("edit", "u2").prompts().submit(&session, again("two, better", RewindTo::Message("a1"))).await;
-    assert_eq!(repeated.expect("the first answer"), sent);
+    assert_eq!(repeated.expect("the first answer").answer, sent);
     assert_eq!(test.revision(&session).await, before, "nothing is left out twice");
 
     drop((ada, pat));
@@ -137,7 +138,8 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
         .prompts()
         .submit(&session, NewPrompt { metadata_json: metadata_json.clone(), ..NewPrompt::of(parts) })
         .await
-        .expect("they wait");
+        .expect("they wait")
+        .answer;
     let waiting = test.app.prompts().list(&session, false, 0, "").await.expect("the queue").0;
     for part in &waiting[0].parts {
         let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?}") };
@@ -189,7 +191,7 @@ async fn a_call_is_answered_by_one_prompt() {
     }
     assert_eq!(test.revision(&session).await, before, "nothing was written");
     // Two pages have the result of one tool.
-    let first = test.app.prompts().submit(&session, words("c1")).await.expect("it waits").0.to_string();
+    let first = test.app.prompts().submit(&session, words("c1")).await.expect("it waits").answer.0.to_string();
     let answered = refused(&test.app, &session, words("c1")).await;
     assert_eq!((answered.reason, answered.metadata["call_id"].as_str()), (Reason::CallAnswered, "c1"));
     test.app.prompts().submit(&session, words("c2")).await.expect("the other call waits");
@@ -225,8 +227,13 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
     for session in [&session, &fork] {
         let mut ids = Vec::new();
         for call in ["c1", "c2"] {
-            let sent =
-                test.app.prompts().submit(session, NewPrompt::of(vec![result(call, "x")])).await.expect("it waits");
+            let sent = test
+                .app
+                .prompts()
+                .submit(session, NewPrompt::of(vec![result(call, "x")]))
+                .await
+                .expect("it waits")
+                .answer;
             ids.push(sent.0.to_string());
         }
         ids.push(submit(&test.app, session, "words", Delivery::Queue).await);
@@ -255,7 +262,7 @@ async fn a_prompt_takes_the_place_of_results_that_its_rewind_withdraws() {
     test.app.prompts().submit(&session, NewPrompt::of(vec![result("c1", "x")])).await.expect("it waits");
     let last = submit(&test.app, &session, "last", Delivery::Queue).await;
     let steering = NewPrompt { delivery: Delivery::Steer, ..again("anew", RewindTo::Message("u1")) };
-    let sent = test.app.prompts().submit(&session, steering).await.expect("it waits").0.to_string();
+    let sent = test.app.prompts().submit(&session, steering).await.expect("it waits").answer.0.to_string();
     assert_eq!(queue(&test, &session).await, [first, sent, last], "behind what steers, before what queues");
     assert_eq!(test.findings().await, []);
 }

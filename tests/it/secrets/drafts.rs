@@ -172,8 +172,8 @@ async fn a_refused_piece_takes_its_draft_with_it() {
     test.app.messages().append_draft(&session, "a1", other(0, &format!("more {SECRET}"))).await.expect("it may go on");
     let draft = DraftName::Client("e".to_owned());
     let ended = DraftEnd { draft, status: None, metadata_json: None, received: None };
-    test.app.messages().append_parts(&session, "a1", vec![OpenPart::Ended(ended)]).await.expect("closed");
-    assert_eq!(test.app.secrets_found(), [finding("drafts", 1, Action::Refuse)], "the answer has it");
+    let closed = test.app.messages().append_parts(&session, "a1", vec![OpenPart::Ended(ended)]).await.expect("closed");
+    assert_eq!(closed.secrets, [finding("drafts", 1, Action::Refuse)], "the answer has it");
     assert_eq!(plain(&stored(&test, &session).await), "more <hush>");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
 }
@@ -183,17 +183,17 @@ async fn the_answer_to_a_seal_has_what_the_end_of_drafts_brings() {
     let test = start(Action::Redact).await;
     let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
-    test.app.messages().append_draft(&session, "a1", piece(0, SECRET)).await.expect("taken");
-    assert_eq!(test.app.secrets_found(), [], "it waits");
+    let taken = test.app.messages().append_draft(&session, "a1", piece(0, SECRET)).await.expect("taken");
+    assert_eq!(taken.secrets, [], "it waits");
     test.app
         .messages()
         .append_draft(&session, "a1", NewDraftText { client_id: None, ..piece(0, OTHER) })
         .await
         .expect("taken");
     let finish = NewFinish { detail: SECRET.to_owned(), ..NewFinish::default() };
-    test.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
+    let sealed = test.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
     let found = [finding("finish.detail", 1, Action::Redact), finding("drafts", 2, Action::Redact)];
-    assert_eq!(test.app.secrets_found(), found);
+    assert_eq!(sealed.secrets, found);
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_stream_of_frames_passes_the_rules_too() {
         test.app.messages().write(begin(), stream::iter(frames.clone().into_iter().map(Ok::<_, longhand::app::Error>)));
     let written = soon("the answer", written).await.expect("written");
     assert!(written.sealed);
-    let fields: Vec<String> = test.app.secrets_found().into_iter().map(|found| found.field).collect();
+    let fields: Vec<String> = written.secrets.iter().map(|found| found.field.clone()).collect();
     assert_eq!(fields, ["draft_text.delta", "finish.detail"]);
     assert_eq!(plain(&stored(&test, &session).await), "a <hush> b");
     let again = test.app.messages().write(begin(), stream::iter(frames.into_iter().map(Ok::<_, longhand::app::Error>)));

@@ -27,7 +27,7 @@ fn new(metadata_json: Option<&str>, parent: Option<&str>) -> NewSession {
 }
 
 async fn create(app: &Caller, metadata_json: Option<&str>, parent: Option<&str>) -> Result<String, Error> {
-    Ok(app.sessions().create(new(metadata_json, parent)).await?.0.session.id.to_string())
+    Ok(app.sessions().create(new(metadata_json, parent)).await?.answer.0.session.id.to_string())
 }
 
 /// The reason of a refusal, and the field that it names.
@@ -65,7 +65,8 @@ async fn a_token_of_a_project_makes_and_keeps_sessions_inside_and_sees_no_others
     let title = SessionChange { title: Some("new".to_owned()), ..SessionChange::default() };
     bound.sessions().update(&inside, title).await.expect("it stays inside");
     // A fork has no metadata, and is of the project of its source.
-    let fork = bound.sessions().fork(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    let fork =
+        bound.sessions().fork(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     let fork = fork.session.id.to_string();
     bound.sessions().get(&fork).await.expect("a fork is inside");
     let listed = bound.sessions().list(&crate::support::all_sessions(100)).await.expect("a list").0;

@@ -16,7 +16,7 @@ fn guessed() -> (String, Vec<u8>) {
 }
 
 async fn create(app: &Caller) -> String {
-    app.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string()
 }
 
 /// Appends the body and the attachment as one message.

@@ -34,11 +34,11 @@ async fn used(test: &TestApp, quota: &str) -> i64 {
 
 async fn create(app: &Caller) -> String {
     let new = NewSession { preset: "opencode@seed".to_owned(), window: window(60_000, 1_000), ..NewSession::default() };
-    app.sessions().create(new).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
 async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
-    app.messages().append(session, conversation(words), None, None).await
+    app.messages().append(session, conversation(words), None, None).await.map(|appended| appended.answer)
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let (acme, other) = (of(&test, "acme"), of(&test, "other"));
     let session = create(&acme).await;
     append(&acme, &session, "u1 3000c\na1 open").await.expect("before the quotas");
-    let fork = acme.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork");
+    let fork = acme.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer;
     let fork = fork.0.session.id.to_string();
     append(&acme, &fork, "u2 1000c").await.expect("in the fork");
     let quota = ContentQuota { bytes: Some(10_000), ..ContentQuota::default() };

@@ -22,7 +22,7 @@ fn of_sessions(count: i64) -> Quota {
 
 async fn create(app: &Caller, client_id: &str) -> Result<String, Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.sessions().create(new).await.map(|(info, _)| info.session.id.to_string())
+    app.sessions().create(new).await.map(|created| created.0.session.id.to_string())
 }
 
 fn too_fast() -> (Reason, String) {

@@ -17,7 +17,8 @@ const LISTS: [&str; 6] = ["sessions", "messages", "prompts", "compactions", "exp
 
 /// A session with two of everything.
 async fn create(app: &Caller) -> String {
-    let session = app.sessions().create(NewSession::default()).await.expect("a session").0.session.id.to_string();
+    let session =
+        app.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string();
     app.messages()
         .append(&session, conversation("u1 \"words\"\nu2 \"words\"\nu3 \"words\""), None, None)
         .await

@@ -16,7 +16,7 @@ pub(super) fn of(test: &TestApp, tenant: &str) -> Caller {
 
 async fn create(app: &Caller, client_id: &str) -> Result<(String, bool), Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.sessions().create(new).await.map(|(info, existed)| (info.session.id.to_string(), existed))
+    app.sessions().create(new).await.map(|created| (created.0.session.id.to_string(), created.1))
 }
 
 async fn append(app: &Caller, session: &str) -> Result<(), Error> {

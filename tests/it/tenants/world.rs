@@ -204,7 +204,7 @@ impl Writer {
             parent,
             ..NewSession::default()
         };
-        let id = self.app.sessions().create(new).await.expect("a session").0.session.id.to_string();
+        let id = self.app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string();
         self.add(Kind::Session, &id);
         self.add(Kind::Client, client_id);
         self.sessions.push(id.clone());
@@ -236,7 +236,7 @@ impl Writer {
         let tail_start = until.map(|(_, id)| id.clone()).unwrap_or_default();
         let words = format!("a summary of {}", self.written.marker);
         let new = NewSummary { text: words, tail_start, ..NewSummary::default() };
-        let (compaction, _) = self.app.compactions().supply_summary(&first, new).await.expect("a summary");
+        let (compaction, _) = self.app.compactions().supply_summary(&first, new).await.expect("a summary").answer;
         self.add(Kind::Compaction, compaction.id);
         self.ask(&first).await;
         for step in steps {
@@ -262,8 +262,8 @@ impl Writer {
                 Step::Summarize(of) => {
                     let words = format!("a summary of {}", self.written.marker);
                     let new = NewSummary { text: words, ..NewSummary::default() };
-                    if let Ok((compaction, _)) = self.app.compactions().supply_summary(&pick(of), new).await {
-                        self.add(Kind::Compaction, compaction.id);
+                    if let Ok(supplied) = self.app.compactions().supply_summary(&pick(of), new).await {
+                        self.add(Kind::Compaction, supplied.0.id);
                     }
                 }
                 // Without anything to undo nothing happens.
@@ -281,11 +281,12 @@ impl Writer {
     /// Gives a session a prompt, a question and a label.
     async fn ask(&mut self, session: &str) {
         let words = format!("a question of {}", self.written.marker);
-        let prompt = self.app.prompts().submit(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").0;
+        let prompt =
+            self.app.prompts().submit(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").answer.0;
         self.add(Kind::Prompt, prompt);
         let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
         let question = Question { text: words, choices, ..Question::default() };
-        let approval = self.app.approvals().request(session, question).await.expect("a question").0;
+        let approval = self.app.approvals().request(session, question).await.expect("a question").answer.0;
         self.add(Kind::Approval, approval.id);
         self.app.sessions().add_label(session, self.written.marker.clone()).await.expect("a label");
     }

@@ -17,7 +17,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::{overflow, presets};
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
-    COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
+    COMMIT_BOUNDS_MICROS, CheckedChains, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
     Statistics, WriteState,
 };
 use crate::store::{Durability, SessionFilter, SessionList};
@@ -140,7 +140,7 @@ pub enum CheckItem {
     /// A row or an event was altered, dropped or inserted.
     Finding(Finding),
     /// The check is complete.
-    End(Checked),
+    End(CheckedChains),
 }
 
 impl Longhand {

@@ -4,6 +4,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::nouns::{Messages, Views};
+use super::secrets::{Answered, Sent};
 use super::{CachedSession, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, counts};
@@ -17,7 +18,10 @@ use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay};
-use crate::store::{self, AppendInput, Counted, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend};
+use crate::store::{
+    self, AppendInput, Checked, Counted, Findings, NewEnd, Order, PageOf, Receipt, Screen, Screened, Seal, SessionKey,
+    WithAppend,
+};
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
 
@@ -138,6 +142,60 @@ pub struct MessageBatch {
     pub statuses: Vec<MessageStatus>,
     /// The ids of the others, as the caller gave them.
     pub remaining_ids: Vec<String>,
+}
+
+/// What an append brings.
+struct SentMessages {
+    messages: Vec<NewMessage>,
+    title: Option<String>,
+    metadata_json: Option<String>,
+    /// Of each message the digest of what was received beside its parts, if that is changed.
+    received: Vec<Option<[u8; 32]>>,
+}
+
+impl Sent for SentMessages {
+    fn validate(&self) -> Result<()> {
+        validate::batch(&self.messages)?;
+        self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        self.received = screen.messages(&mut self.messages)?;
+        screen.optional_text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)
+    }
+}
+
+impl Sent for Vec<OpenPart> {
+    fn validate(&self) -> Result<()> {
+        validate::open_parts(self)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.open_parts(self)
+    }
+}
+
+impl Sent for NewFinish {
+    fn validate(&self) -> Result<()> {
+        validate::finish("finish", self)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("finish.detail", &mut self.detail)
+    }
+}
+
+impl Sent for store::NewEdit {
+    fn validate(&self) -> Result<()> {
+        validate::edit(&self.parts, self.metadata_json.as_deref())
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.parts_of_request("request", &mut self.parts)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)
+    }
 }
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
@@ -267,48 +325,37 @@ impl Messages<'_> {
         messages: Vec<NewMessage>,
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
-    ) -> Result<Appended> {
+    ) -> Result<Answered<Appended>> {
         let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
         self.append_with(session, request).await
     }
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
-    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
+    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<Answered<Appended>> {
         let AppendRequest {
             messages,
             provider_content,
             mut window,
             expected_revision,
-            mut title,
-            mut metadata_json,
+            title,
+            metadata_json,
             keep_erased: keeps_erased,
             ..
         } = request;
-        let mut messages = match provider_content {
+        let messages = match provider_content {
             None => messages,
             Some(_) if !messages.is_empty() => {
                 return Err(Error::field("messages", "do not go with provider_content"));
             }
             Some(given) => formatted::read(given)?,
         };
-        validate::batch(&messages)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
         }
-        let described = |title: Option<&String>, metadata_json: Option<&str>| {
-            title.map_or(Ok(()), |title| validate::title(title))?;
-            validate::object("metadata_json", metadata_json, limits::SESSION_METADATA_BYTES_MAX)
-        };
-        described(title.as_ref(), metadata_json.as_deref())?;
-        let mut screen = self.caller.screen();
-        let received = screen.messages(&mut messages)?;
-        screen.optional_text("title", &mut title)?;
-        screen.optional_json("metadata_json", &mut metadata_json)?;
-        if screen.has_changed {
-            validate::batch(&messages)?;
-            described(title.as_ref(), metadata_json.as_deref())?;
-        }
+        let sent = self.caller.check(SentMessages { messages, title, metadata_json, received: Vec::new() })?;
+        let checked = sent.with(());
+        let (SentMessages { messages, title, metadata_json, received }, found) = sent.into_parts();
         self.caller.require_to_stay(metadata_json.as_deref())?;
         let with = WithAppend {
             rewind: request.rewind.map(RewindTo::end).transpose()?,
@@ -334,15 +381,16 @@ impl Messages<'_> {
             entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.caller.store().history();
-        let receipt = history.append_with(known.key, self.caller.requester(), expected_revision, entries, with).await?;
+        let append = checked.with((entries, with));
+        let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
         self.caller.history().fill_index(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
+        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
-    pub async fn append_parts(self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
-        let parts = self.checked_parts(parts)?;
+    pub async fn append_parts(self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Answered<Appended>> {
+        let parts = self.caller.check(parts)?;
         let known = self.caller.known(session).await?;
         self.caller.count_append(parts.len())?;
         let message = self.written_message(known.key, message).await?;
@@ -369,32 +417,27 @@ impl Messages<'_> {
         answer.map(drop).ok_or_else(|| store::Error::SessionErased.into())
     }
 
-    /// The parts as they are stored, if they may be.
-    pub(super) fn checked_parts(self, mut parts: Vec<OpenPart>) -> Result<Vec<OpenPart>> {
-        validate::open_parts(&parts)?;
-        let mut screen = self.caller.screen();
-        screen.open_parts(&mut parts)?;
-        if screen.has_changed {
-            validate::open_parts(&parts)?;
-        }
-        Ok(parts)
-    }
-
     /// The same for parts that were checked, in an append that was counted.
     pub(super) async fn append_checked_parts(
         self,
         known: &CachedSession,
         message: MessageId,
-        parts: Vec<OpenPart>,
-    ) -> Result<Appended> {
+        parts: Checked<Vec<OpenPart>>,
+    ) -> Result<Answered<Appended>> {
+        let found = parts.findings().clone();
         let receipt =
             self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
-        self.caller.found_in_draft("drafts", &receipt.hits);
-        Ok(self.appended(receipt, known, None, false).await)
+        let found = self.caller.with_hits(found, "drafts", &receipt.hits);
+        Ok(Answered::new(self.appended(receipt, known, None, false).await, found))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
-    pub async fn append_draft(self, session: &str, message: &str, words: NewDraftText) -> Result<store::DraftReceipt> {
+    pub async fn append_draft(
+        self,
+        session: &str,
+        message: &str,
+        words: NewDraftText,
+    ) -> Result<Answered<store::DraftReceipt>> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         // The kind of a draft that exists is not read.
         if words.part.is_none() {
@@ -404,13 +447,11 @@ impl Messages<'_> {
         self.caller.count_append(1)?;
         let message = self.written_message(known.key, message).await?;
         let kind = words.kind.clone();
-        // Begins anew what is found.
-        let _ = self.caller.screen();
         let receipt =
             self.caller.store().history().append_draft(known.key, &self.caller.requester(), message, words).await?;
-        self.caller.found_in_draft("delta", &receipt.hits);
         self.announce(known.key, message, kind, &receipt);
-        Ok(receipt)
+        let found = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
+        Ok(Answered::new(receipt, found))
     }
 
     /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
@@ -433,24 +474,19 @@ impl Messages<'_> {
         self,
         session: &str,
         message: &str,
-        mut finish: NewFinish,
+        finish: NewFinish,
         mut window: Option<ModelWindow>,
-    ) -> Result<Appended> {
-        validate::finish("finish", &finish)?;
-        let mut screen = self.caller.screen();
-        screen.text("finish.detail", &mut finish.detail)?;
-        if screen.has_changed {
-            validate::finish("finish", &finish)?;
-        }
+    ) -> Result<Answered<Appended>> {
+        let sent = self.caller.check(finish)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
         }
         let known = self.caller.known(session).await?;
         let message = self.written_message(known.key, message).await?;
-        let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
-        let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let mut finish = finish.with_view(view);
+        let reports_overflow = replay::overflow(&known.policy, &known.window, &sent).is_some();
+        let view = self.given_view(&known, sent.view.as_deref()).await?;
+        let mut finish = sent.clone().into_parts().0.with_view(view);
         if finish.usage.is_some_and(|usage| usage.cost_usd.is_none()) {
             let (provider, model) = match self.caller.store().history().author(known.key, &message.to_string()).await {
                 Err(store::Error::NotFound { .. }) => Default::default(),
@@ -458,11 +494,11 @@ impl Messages<'_> {
             };
             self.price(&known, (&provider, &model), &mut finish);
         }
-        let seal = Seal { finish, reports_overflow };
+        let seal = sent.with(Seal { finish, reports_overflow });
         let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
-        self.caller.found_in_draft("drafts", &receipt.hits);
         self.caller.history().fill_index(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
+        let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
+        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
@@ -565,7 +601,12 @@ impl Messages<'_> {
     ) -> Result<Receipt> {
         let message = to.into().message()?.map(ToOwned::to_owned);
         let key = self.caller.session_key(session).await?;
-        Ok(self.caller.store().history().rewind(key, self.caller.requester(), expected_revision, message, None).await?)
+        Ok(self
+            .caller
+            .store()
+            .history()
+            .rewind(key, self.caller.requester(), expected_revision, message, Checked::own(None))
+            .await?)
     }
 
     /// Replaces a message by another one; without parts, leaves it out of views. History keeps it.
@@ -575,14 +616,14 @@ impl Messages<'_> {
         message: &str,
         parts: &[NewPart],
         expected_revision: Option<Revision>,
-    ) -> Result<Receipt> {
+    ) -> Result<Answered<Receipt>> {
         let parts = parts.to_vec();
         self.edit_with(session, EditRequest { message, parts, expected_revision, ..EditRequest::default() }).await
     }
 
     /// The same with everything that an edit can have.
-    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<Receipt> {
-        let EditRequest { message, mut parts, mut metadata_json, expected_revision, keep_erased } = edit;
+    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<Answered<Receipt>> {
+        let EditRequest { message, parts, metadata_json, expected_revision, keep_erased } = edit;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
@@ -592,18 +633,13 @@ impl Messages<'_> {
         if metadata_json.is_some() && parts.is_empty() {
             return Err(Error::field("metadata_json", "does not go with remove"));
         }
-        validate::edit(&parts, metadata_json.as_deref())?;
-        let mut screen = self.caller.screen();
-        screen.parts_of_request("request", &mut parts)?;
-        screen.optional_json("metadata_json", &mut metadata_json)?;
-        if screen.has_changed {
-            validate::edit(&parts, metadata_json.as_deref())?;
-        }
+        let (message, keeps_erased) = (message.to_owned(), keep_erased);
+        let edit = self.caller.check(store::NewEdit { message, parts, metadata_json, keeps_erased })?;
+        let found = edit.findings().clone();
         let key = self.caller.session_key(session).await?;
         self.caller.count_append(1)?;
-        let (message, keeps_erased) = (message.to_owned(), keep_erased);
-        let edit = store::NewEdit { message, parts, metadata_json, keeps_erased };
-        Ok(self.caller.store().history().edit(key, self.caller.requester(), expected_revision, edit).await?)
+        let history = self.caller.store().history();
+        Ok(Answered::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds

@@ -4,6 +4,7 @@ use super::append::RewindTo;
 use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
 use super::nouns::Messages;
+use super::secrets::{Answered, SentText};
 use super::validate;
 use crate::clock::fresh_message_id;
 use crate::limits;
@@ -30,18 +31,14 @@ impl<'a> Messages<'a> {
         to: impl Into<RewindTo<'_>>,
         instructions: &str,
         expected_revision: Option<Revision>,
-    ) -> Result<Receipt> {
-        validate::instructions(instructions)?;
-        let mut instructions = instructions.to_owned();
-        let mut screen = self.caller.screen();
-        screen.text("branch_summary.instructions", &mut instructions)?;
-        if screen.has_changed {
-            validate::instructions(&instructions)?;
-        }
+    ) -> Result<Answered<Receipt>> {
+        let (field, text) = ("branch_summary.instructions", instructions.to_owned());
+        let sent = self.caller.check(SentText { field, text, check: validate::instructions })?;
+        let found = sent.findings().clone();
         let message = to.into().message()?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(receipt);
+            return Ok(Answered::new(receipt, found));
         }
         let after = match message {
             None => 0,
@@ -62,12 +59,9 @@ impl<'a> Messages<'a> {
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
         let message = message.map(ToOwned::to_owned);
         if plan.covered.is_empty() {
-            return Ok(self
-                .caller
-                .store()
-                .history()
-                .rewind(key, self.caller.requester(), unchanged, message, None)
-                .await?);
+            let rewound =
+                self.caller.store().history().rewind(key, self.caller.requester(), unchanged, message, sent.with(None));
+            return Ok(Answered::new(rewound.await?, found));
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -78,7 +72,7 @@ impl<'a> Messages<'a> {
             budget_tokens: rules.max_tokens,
             rules,
             counting: policy.counting.clone(),
-            instructions: branch::instructions(&instructions),
+            instructions: branch::instructions(&sent.text),
         };
         // The summary may take minutes, and needs only the input.
         drop((source, left));
@@ -99,12 +93,8 @@ impl<'a> Messages<'a> {
         let output = output?;
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
-        Ok(self
-            .caller
-            .store()
-            .history()
-            .rewind(key, self.caller.requester(), unchanged, message, Some(summary))
-            .await?)
+        let (history, summary) = (self.caller.store().history(), sent.with(Some(summary)));
+        Ok(Answered::new(history.rewind(key, self.caller.requester(), unchanged, message, summary).await?, found))
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::Compactions;
+use super::secrets::{Answered, Sent};
 use super::{page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
@@ -20,7 +21,8 @@ use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
 use crate::store::{
-    self, Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage,
+    self, Checked, Condition, Receipt, Requester, Screen, Screened, SessionKey, Source, SuppliedSummary, UpdateSession,
+    WindowUsage,
 };
 
 /// A request for a compaction by hand.
@@ -105,15 +107,31 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
     Ok(CompactionId(*id))
 }
 
+impl Sent for NewCompaction {
+    fn validate(&self) -> Result<()> {
+        validate::instructions(&self.instructions)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("instructions", &mut self.instructions)
+    }
+}
+
+impl Sent for NewSummary {
+    fn validate(&self) -> Result<()> {
+        validate::summary(&self.text)?;
+        validate::name("summarizer", &self.summarizer)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("text", &mut self.text)
+    }
+}
+
 impl Compactions<'_> {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start(self, session: &str, mut wanted: NewCompaction) -> Result<(Compaction, bool)> {
-        validate::instructions(&wanted.instructions)?;
-        let mut screen = self.caller.screen();
-        screen.text("instructions", &mut wanted.instructions)?;
-        if screen.has_changed {
-            validate::instructions(&wanted.instructions)?;
-        }
+    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<Answered<(Compaction, bool)>> {
+        let wanted = self.caller.check(wanted)?;
         let key = self.caller.session_key(session).await?;
         let (source, _held) = self.caller.views().reserved_source(key, None).await?;
         let policy = self.caller.parse_policy(&source.policy)?;
@@ -134,15 +152,12 @@ impl Compactions<'_> {
         let condition = Condition::Possible(is_possible);
         // The store refuses an impossible request, unless it is a repetition.
         let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));
-        let enqueued = self
-            .caller
-            .store()
-            .compactions()
-            .enqueue(key, self.caller.requester(), request, usage, condition, None)
-            .await?;
+        let (compactions, requester) = (self.caller.store().compactions(), self.caller.requester());
+        let enqueued = compactions.enqueue(key, requester, wanted.with(request), usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.caller.shared.scheduler.wake();
-        Ok((Error::answer(self.caller.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
+        let compaction = Error::answer(compactions.get(enqueued.compaction).await)?;
+        Ok(Answered::new((compaction, enqueued.joined), wanted.into_parts().1))
     }
 
     /// The requested bounds of a summary, as positions in the view.
@@ -248,7 +263,7 @@ impl Compactions<'_> {
             .caller
             .store()
             .compactions()
-            .enqueue(key, self.caller.requester(), request, usage, condition, None)
+            .enqueue(key, self.caller.requester(), Checked::own(request), usage, condition, None)
             .await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.caller.shared.scheduler.wake();
@@ -270,30 +285,24 @@ impl Compactions<'_> {
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
-        self.caller.store().sessions().update(key, update, requester).await?;
+        self.caller.store().sessions().update(key, Checked::own(update), requester).await?;
         self.caller.forget();
         Ok(())
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(self, session: &str, mut new: NewSummary) -> Result<(Compaction, Receipt)> {
-        validate::summary(&new.text)?;
-        let mut screen = self.caller.screen();
-        screen.text("text", &mut new.text)?;
-        if screen.has_changed {
-            validate::summary(&new.text)?;
-        }
-        validate::name("summarizer", &new.summarizer)?;
+    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<Answered<(Compaction, Receipt)>> {
+        let new = self.caller.check(new)?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return self.supplied(receipt).await;
+            return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
         }
         self.caller.count_append(1)?;
         // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
         for _ in 0..limits::SUPPLY_TRIES_MAX {
-            let planned = self.plan_supplied(key, &new).await?;
+            let planned = new.with(self.plan_supplied(key, &new).await?);
             if let Some(receipt) = self.caller.store().compactions().supply(planned).await? {
-                return self.supplied(receipt).await;
+                return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
             }
         }
         Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))
@@ -490,7 +499,7 @@ impl Compactions<'_> {
                 let head_start = self.shown_message_id(&session, bounds.head_start).await?;
                 let tail_start = self.shown_message_id(&session, bounds.tail_start).await?;
                 let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
-                self.start(&session, wanted).await
+                Ok(self.start(&session, wanted).await?.answer)
             }
         }
     }

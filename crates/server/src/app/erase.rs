@@ -4,10 +4,12 @@ use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Result};
 use super::nouns::Content;
+use super::secrets::SentText;
+use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
-use crate::store::{self, Erasure, Kind, Requester, SessionKey, SubAgent};
+use crate::store::{self, Checked, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
 use crate::turns;
 use std::sync::Arc;
@@ -69,14 +71,9 @@ impl Content<'_> {
     }
 
     async fn erase_with(self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
-        let EraseRequest { target, mut reason, dry_run, expected_revision } = request;
-        if reason.is_empty() {
-            return Err(Error::field("reason", "is empty"));
-        }
-        self.caller.screen().text("reason", &mut reason)?;
-        if reason.len() > limits::ERASE_REASON_BYTES_MAX {
-            return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
-        }
+        let EraseRequest { target, reason, dry_run, expected_revision } = request;
+        let sent = self.caller.check(SentText { field: "reason", text: reason, check: validate::erase_reason })?;
+        let reason = sent.with(sent.text.clone());
         if let EraseTarget::Messages(ids) = &target {
             if ids.is_empty() || ids.iter().any(String::is_empty) {
                 return Err(Error::field("message_ids", "is empty"));
@@ -147,7 +144,7 @@ async fn erase_all(
     shared: Arc<Shared>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
-    (target, reason, expected_revision): (EraseTarget, String, Option<Revision>),
+    (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
     let (erasures, is_session) = (shared.store.erasures(), target == EraseTarget::Session);
     let request = (target.clone(), reason.clone(), expected_revision);

@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Requester, SessionKey, Store, Visibility};
+use crate::store::{self, Checked, Requester, SessionKey, Store, Visibility, WithAppend};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
@@ -51,7 +51,7 @@ impl Fixture {
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
-        let (created, _) = app.sessions().create(Default::default()).await.expect("a session");
+        let (created, _) = app.sessions().create(Default::default()).await.expect("a session").answer;
         let session = created.session.id.to_string();
         let key = store.sessions().find(&Visibility::default(), &session).await.expect("it is there");
         Self { longhand, app, store, session, key, _directory: directory }
@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     async fn write(&self, messages: Vec<NewMessage>) -> Vec<Uuid> {
-        self.app.messages().append(&self.session, messages, None, None).await.expect("appended").ids
+        self.app.messages().append(&self.session, messages, None, None).await.expect("appended").answer.ids
     }
 
     async fn load(&self) -> LoadedSession {
@@ -244,7 +244,12 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
         received: None,
         keeps_erased: false,
     };
-    fixture.store.history().append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
+    fixture
+        .store
+        .history()
+        .append(fixture.key, Requester::default(), None, Checked::own((vec![input], WithAppend::default())))
+        .await
+        .expect("appended");
     let again = append().await;
     assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
     let tokens = again.context.context_tokens.expect("it is small");

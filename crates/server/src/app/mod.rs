@@ -45,7 +45,6 @@ pub mod search;
 mod refusals;
 mod search_turns;
 pub mod secrets;
-mod secrets_found;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;

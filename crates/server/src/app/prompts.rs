@@ -3,13 +3,14 @@
 use super::append::RewindTo;
 use super::error::{Error, Result};
 use super::nouns::Prompts;
+use super::secrets::{Answered, Sent};
 use super::{page_size, receipt_id, validate};
 use crate::model::Revision;
 use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
 pub use crate::model::prompt::{Delivery, Prompt};
 use crate::model::run::Epoch;
-use crate::store::{self, QueueChange, Receipt, SessionKey};
+use crate::store::{self, QueueChange, Receipt, Screen, Screened, SessionKey};
 
 /// A prompt for a session's queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,27 +49,33 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
     id.parse().map_err(|error| Error::field(field, error))
 }
 
+impl Sent for store::NewPrompt {
+    fn validate(&self) -> Result<()> {
+        validate::prompt(&self.parts, self.metadata_json.as_deref())
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.parts_of_request("prompt", &mut self.parts)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)
+    }
+}
+
 impl Prompts<'_> {
     /// Adds a prompt to a session's queue.
-    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<(PromptId, Receipt)> {
-        let NewPrompt { mut parts, delivery, mut metadata_json, rewind, expected_revision } = new;
-        validate::prompt(&parts, metadata_json.as_deref())?;
-        let mut screen = self.caller.screen();
-        screen.parts_of_request("prompt", &mut parts)?;
-        screen.optional_json("metadata_json", &mut metadata_json)?;
-        if screen.has_changed {
-            validate::prompt(&parts, metadata_json.as_deref())?;
-        }
+    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<Answered<(PromptId, Receipt)>> {
+        let NewPrompt { parts, delivery, metadata_json, rewind, expected_revision } = new;
         let rewind = rewind.map(RewindTo::end).transpose()?;
-        if rewind.is_some() && parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_))) {
+        let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
+        let new = self.caller.check(new)?;
+        let found = new.findings().clone();
+        if new.rewind.is_some() && new.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_))) {
             return Err(Error::field("rewind", "does not go with results of tools"));
         }
         let key = self.caller.session_key(session).await?;
         self.caller.count_append(1)?;
-        let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
         let receipt =
             self.caller.store().runs().submit_prompt(key, self.caller.requester(), expected_revision, new).await?;
-        Ok((PromptId(receipt_id(&receipt)?), receipt))
+        Ok(Answered::new((PromptId(receipt_id(&receipt)?), receipt), found))
     }
 
     /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.

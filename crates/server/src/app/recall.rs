@@ -1,8 +1,8 @@
 //! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
+use super::CachedSession;
 use super::error::Result;
 use super::nouns::{History, Views};
-use super::CachedSession;
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;

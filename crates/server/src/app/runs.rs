@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use super::nouns::Runs;
+use super::secrets::{Answered, SentText};
 use super::{page_size, receipt_id, validate};
 use crate::limits;
 use crate::model::ids::{PromptId, RunId};
@@ -92,16 +93,19 @@ impl Runs<'_> {
     }
 
     /// Ends a run by the will of its agent.
-    pub async fn release(self, session: &str, epoch: Epoch, mut failure: Option<String>) -> Result<(Run, Receipt)> {
-        validate::failure(failure.as_deref())?;
-        let mut screen = self.caller.screen();
-        screen.optional_text("failure", &mut failure)?;
-        if screen.has_changed {
-            validate::failure(failure.as_deref())?;
-        }
+    pub async fn release(
+        self,
+        session: &str,
+        epoch: Epoch,
+        failure: Option<String>,
+    ) -> Result<Answered<(Run, Receipt)>> {
+        let has_failed = failure.is_some();
+        let text = failure.unwrap_or_default();
+        let failure = self.caller.check(SentText { field: "failure", text, check: validate::failure })?;
+        let words = failure.with(has_failed.then(|| failure.text.clone()));
         let key = self.caller.session_key(session).await?;
-        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, failure).await?;
-        Ok((Error::answer(self.run_of(&receipt).await)?, receipt))
+        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, words).await?;
+        Ok(Answered::new((Error::answer(self.run_of(&receipt).await)?, receipt), failure.into_parts().1))
     }
 
     /// Asks runs to stop, or ends them at once. Returns them as they are then.

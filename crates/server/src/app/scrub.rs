@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::nouns::Daemon;
 use crate::limits;
-use crate::store::{Checked, Finding, Store};
+use crate::store::{CheckedChains, Finding, Store};
 pub use crate::store::{ScrubOptions, ScrubState};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ pub enum ScrubItem {
     /// The progress; some of it is left out.
     Progress(ScrubState),
     /// The pass is complete. Comes last, once.
-    End(Checked),
+    End(CheckedChains),
 }
 
 impl Daemon<'_> {
@@ -43,7 +43,7 @@ impl Daemon<'_> {
 }
 
 /// Follows the running pass, or the next one, to its end.
-async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Result<Checked> {
+async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Result<CheckedChains> {
     let mut states = store.upkeep().scrub_state();
     let pass = {
         let now = states.borrow();
@@ -53,11 +53,11 @@ async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Resul
         store.upkeep().request_scrub();
     }
     let mut sent = 0;
-    let mut checked = Checked::default();
+    let mut checked = CheckedChains::default();
     loop {
         let now = states.wait_for(|now| now.pass >= pass).await.map_err(Error::internal)?.clone();
         if now.pass > pass {
-            return Ok(Checked { findings: now.last_findings, ..checked });
+            return Ok(CheckedChains { findings: now.last_findings, ..checked });
         }
         checked = now.checked;
         for finding in &now.findings[sent..] {

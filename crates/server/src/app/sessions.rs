@@ -2,6 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::Sessions;
+use super::secrets::{Answered, Sent, SentText};
 use super::{DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
@@ -11,7 +12,9 @@ use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::summary::SAID_HEADING;
 use crate::policy::{Policy, TextUnits, overflow, presets};
-use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
+use crate::store::{
+    self, Checked, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, Screen, Screened, SessionKey,
+};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -228,16 +231,45 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
     Ok(PolicyText { preset: policy.preset.clone(), json })
 }
 
+impl Sent for NewSession {
+    fn validate(&self) -> Result<()> {
+        validate::client_id("client_id", self.client_id.as_deref())?;
+        validate::title(&self.title)?;
+        validate::window("window", &self.window)?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)?;
+        screen.json("policy_json", &mut self.policy_json)?;
+        screen.json("policy_override_json", &mut self.policy_override_json)
+    }
+}
+
+impl Sent for SessionChange {
+    fn validate(&self) -> Result<()> {
+        self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+        self.window.as_ref().map_or(Ok(()), |window| validate::window("window", window))?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.optional_text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)?;
+        screen.optional_json("policy_json", &mut self.policy_json)?;
+        screen.optional_json("policy_override_json", &mut self.policy_override_json)
+    }
+}
+
 impl Sessions<'_> {
     /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
-    pub async fn create(self, mut new: NewSession) -> Result<(SessionInfo, bool)> {
-        validate::client_id("client_id", new.client_id.as_deref())?;
-        validate::title(&new.title)?;
-        validate::window("window", &new.window)?;
-        validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+    pub async fn create(self, new: NewSession) -> Result<Answered<(SessionInfo, bool)>> {
         let request_hash = new.hash();
+        let sent = self.caller.check(new)?;
+        let checked = sent.with(());
+        let (mut new, found) = sent.into_parts();
         self.caller.shared.models.complete(&mut new.window);
-        self.screen(&mut new)?;
         let start = if new.preset.is_empty() && new.policy_json.is_empty() {
             self.default_policy(&new)?
         } else {
@@ -253,7 +285,7 @@ impl Sessions<'_> {
         self.caller.require_inside(new.metadata_json.as_deref(), parent)?;
         let create = store::CreateSession {
             tenant: self.caller.visibility.tenant.clone(),
-            client_id: new.client_id.map(|id| self.new_client_id(id, request_hash)),
+            client_id: new.client_id.map(|id| self.new_client_id(id, request_hash, &checked)),
             title: new.title,
             policy: policy_text(&policy)?,
             window: new.window,
@@ -262,30 +294,17 @@ impl Sessions<'_> {
             keeps_erased: new.keep_erased,
         };
         let client_id = create.client_id.as_ref().map(|client| client.id.clone());
-        let (key, existed) = self.caller.store().sessions().create(create, self.caller.requester()).await?;
+        let (key, existed) =
+            self.caller.store().sessions().create(checked.with(create), self.caller.requester()).await?;
         self.require_made(key, existed, client_id).await?;
-        Ok((Error::answer(self.info(key).await)?, existed))
-    }
-
-    /// Applies the rules for secrets to the texts of a new session.
-    fn screen(self, new: &mut NewSession) -> Result<()> {
-        let mut screen = self.caller.screen();
-        screen.text("title", &mut new.title)?;
-        screen.optional_json("metadata_json", &mut new.metadata_json)?;
-        screen.json("policy_json", &mut new.policy_json)?;
-        screen.json("policy_override_json", &mut new.policy_override_json)?;
-        if screen.has_changed {
-            validate::title(&new.title)?;
-            validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
-        }
-        Ok(())
+        Ok(Answered::new((Error::answer(self.info(key).await)?, existed), found))
     }
 
     /// The client id of a new session with the hash to keep of its request: that of a request in which a rule found a
     /// secret would tell whether a guess is right.
-    fn new_client_id(self, id: String, request_hash: [u8; 32]) -> NewClientId {
+    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &Checked<T>) -> NewClientId {
         let salted = self.caller.store().secrets().salt().digest(&request_hash);
-        match self.caller.requester().keeps_salted_hash {
+        match checked.has_changed() {
             true => NewClientId { id, request_hash: salted, other_hash: Some(request_hash) },
             false => NewClientId { id, request_hash, other_hash: Some(salted) },
         }
@@ -371,32 +390,22 @@ impl Sessions<'_> {
     }
 
     /// Changes a session.
-    pub async fn update(self, id: &str, mut change: SessionChange) -> Result<SessionChanged> {
-        change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+    pub async fn update(self, id: &str, change: SessionChange) -> Result<Answered<SessionChanged>> {
+        let sent = self.caller.check(change)?;
+        let checked = sent.with(());
+        let (mut change, found) = sent.into_parts();
         if let Some(window) = &mut change.window {
-            validate::window("window", window)?;
             self.caller.shared.models.complete(window);
-        }
-        let limit = limits::SESSION_METADATA_BYTES_MAX;
-        validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
-        let mut screen = self.caller.screen();
-        screen.optional_text("title", &mut change.title)?;
-        screen.optional_json("metadata_json", &mut change.metadata_json)?;
-        screen.optional_json("policy_json", &mut change.policy_json)?;
-        screen.optional_json("policy_override_json", &mut change.policy_override_json)?;
-        if screen.has_changed {
-            change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
-            validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
         }
         let key = self.caller.session_key(id).await?;
         self.caller.require_to_stay(change.metadata_json.as_deref())?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return self.changed(key, &receipt).await;
+            return Ok(Answered::new(self.changed(key, &receipt).await?, found));
         }
         let receipt = loop {
-            let update = self.update_of(key, &change).await?;
+            let update = checked.with(self.update_of(key, &change).await?);
             match self.caller.store().sessions().update(key, update, self.caller.requester()).await {
                 // Another caller changed the policy since it was read: the override is merged over the new one.
                 Err(store::Error::PolicyChanged) => {}
@@ -404,7 +413,7 @@ impl Sessions<'_> {
             }
         };
         self.caller.forget();
-        self.changed(key, &receipt).await
+        Ok(Answered::new(self.changed(key, &receipt).await?, found))
     }
 
     /// A change with the resulting policy, derived from the active one.
@@ -481,10 +490,10 @@ impl Sessions<'_> {
         id: &str,
         point: ForkPoint,
         client_id: Option<String>,
-        mut title: String,
-    ) -> Result<(SessionInfo, bool)> {
+        title: String,
+    ) -> Result<Answered<(SessionInfo, bool)>> {
         validate::client_id("client_id", client_id.as_deref())?;
-        validate::title(&title)?;
+        let sent = self.caller.check(SentText { field: "title", text: title.clone(), check: validate::title })?;
         let key = self.caller.session_key(id).await?;
         let at = match (point.message_id, point.as_of_revision) {
             (Some(_), Some(_)) => return Err(Error::field("as_of_revision", "does not go with message_id")),
@@ -493,16 +502,11 @@ impl Sessions<'_> {
             (None, None) => ForkAt::Newest,
         };
         let request_hash = hash_of_fork(key, &at, &title);
-        let mut screen = self.caller.screen();
-        screen.text("title", &mut title)?;
-        if screen.has_changed {
-            validate::title(&title)?;
-        }
-        let client_id = client_id.map(|id| self.new_client_id(id, request_hash));
+        let client_id = client_id.map(|id| self.new_client_id(id, request_hash, &sent));
         let named = client_id.as_ref().map(|client| client.id.clone());
-        let fork = store::ForkSession { client_id, at, title };
+        let fork = sent.with(store::ForkSession { client_id, at, title: sent.text.clone() });
         let (fork, existed) = self.caller.store().sessions().fork(key, fork, self.caller.requester()).await?;
         self.require_made(fork, existed, named).await?;
-        Ok((Error::answer(self.info(fork).await)?, existed))
+        Ok(Answered::new((Error::answer(self.info(fork).await)?, existed), sent.into_parts().1))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::SummaryTasks;
+use super::secrets::{Answered, Sent};
 use super::validate;
 use crate::limits;
 use crate::model::Revision;
@@ -11,6 +12,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
+use crate::store::{Screen, Screened};
 use crate::summarizer::{Filter, Refused, TaskEdit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,6 +146,30 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
+impl Sent for NewEdit {
+    fn validate(&self) -> Result<()> {
+        validate::instructions(self.instructions.as_deref().unwrap_or_default())?;
+        validate::json("details_json", self.details_json.as_deref(), limits::METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.optional_text("instructions", &mut self.instructions)?;
+        screen.optional_json("details_json", &mut self.details_json)
+    }
+}
+
+impl Sent for TaskReply {
+    fn validate(&self) -> Result<()> {
+        validate::name("model", &self.model)?;
+        self.usage.as_ref().map_or(Ok(()), |usage| validate::usage("usage", usage))?;
+        check_length(&self.text)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("text", &mut self.text)
+    }
+}
+
 impl SummaryTasks<'_> {
     /// Waits for a task and leases it; none if there was none in time.
     pub async fn lease(self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
@@ -184,18 +210,8 @@ impl SummaryTasks<'_> {
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit(self, hold: &LeaseClaim, mut edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
-        let check = |edit: &NewEdit| {
-            validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
-            validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)
-        };
-        check(&edit)?;
-        let mut screen = self.caller.screen();
-        screen.optional_text("instructions", &mut edit.instructions)?;
-        screen.optional_json("details_json", &mut edit.details_json)?;
-        if screen.has_changed {
-            check(&edit)?;
-        }
+    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<Answered<(Arc<Task>, Prompt)>> {
+        let edit = self.caller.check(edit)?;
         let window_tokens = window(edit.window_tokens)?;
         let retained = edit.retained.as_deref().unwrap_or_default();
         if retained.len() > limits::BATCH_MESSAGES_MAX {
@@ -215,10 +231,11 @@ impl SummaryTasks<'_> {
             }
             plan.retained = Some(ids);
         }
-        let NewEdit { instructions, details_json, .. } = edit;
-        let task = tasks.edit(compaction, token, TaskEdit { plan, instructions, details_json }).await?;
+        let (instructions, details_json) = (edit.instructions.clone(), edit.details_json.clone());
+        let change = edit.with(TaskEdit { plan, instructions, details_json });
+        let task = tasks.edit(compaction, token, change).await?;
         let prompt = request(&task, None, window_tokens);
-        Ok((task, prompt))
+        Ok(Answered::new((task, prompt), edit.into_parts().1))
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
@@ -232,20 +249,12 @@ impl SummaryTasks<'_> {
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete(self, hold: &LeaseClaim, mut reply: TaskReply) -> Result<Compaction> {
-        validate::name("model", &reply.model)?;
-        if let Some(usage) = &reply.usage {
-            validate::usage("usage", usage)?;
-        }
-        check_length(&reply.text)?;
-        let mut screen = self.caller.screen();
-        screen.text("text", &mut reply.text)?;
-        if screen.has_changed {
-            check_length(&reply.text)?;
-        }
+    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<Answered<Compaction>> {
+        let reply = self.caller.check(reply)?;
+        let found = reply.findings().clone();
         let (compaction, token) = self.held(hold).await?;
         self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Error::answer(self.caller.store().compactions().get(compaction).await)
+        Ok(Answered::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
     }
 
     /// Releases a leased task without a summary.

@@ -7,8 +7,8 @@ use super::convert::count;
 use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
-    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, ClockState, CompactionCounter, Figures,
-    Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, CheckedChains, Checkpoints, ClockState, CompactionCounter,
+    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -190,8 +190,8 @@ fn finding(finding: &Finding) -> pb::IntegrityFinding {
     }
 }
 
-fn end(checked: Checked) -> pb::IntegrityEnd {
-    let Checked { sessions, events, findings } = checked;
+fn end(checked: CheckedChains) -> pb::IntegrityEnd {
+    let CheckedChains { sessions, events, findings } = checked;
     pb::IntegrityEnd { session_count: sessions, event_count: events, finding_count: findings }
 }
 

@@ -6,6 +6,7 @@ use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app;
 use crate::app::prompts::Wanted;
+use crate::app::secrets::Answered;
 use crate::pb;
 use crate::pb::prompt_service_server::PromptService;
 use tonic::{Request, Response, Status};
@@ -40,9 +41,10 @@ impl PromptService for Prompts {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let new = read_new_prompt(std::mem::take(&mut request.parts), &request)?;
-        let (prompt_id, receipt) = caller.prompts().submit(&request.session_id, new).await?;
+        let Answered { answer: (prompt_id, receipt), secrets } =
+            caller.prompts().submit(&request.session_id, new).await?;
         Ok(Response::new(pb::SubmitPromptResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             prompt_id: prompt_id.to_string(),
             revision: receipt.revision,
             seq: receipt.seq,

@@ -5,6 +5,7 @@ use super::convert::secret::secret_findings;
 use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session,
 };
+use crate::app::secrets::Answered;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
@@ -49,9 +50,10 @@ impl SessionService for Sessions {
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (info, existed) = caller.sessions().create(read_new(request.into_inner())).await?;
+        let Answered { answer: (info, existed), secrets } =
+            caller.sessions().create(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),
@@ -132,9 +134,10 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let SessionChanged { info, revision, seq } = caller.sessions().update(&id, read_change(request)).await?;
+        let Answered { answer: SessionChanged { info, revision, seq }, secrets } =
+            caller.sessions().update(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             revision,
             seq,
@@ -172,9 +175,10 @@ impl SessionService for Sessions {
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let (info, existed) = caller.sessions().fork(&session_id, point, client_id, title).await?;
+        let Answered { answer: (info, existed), secrets } =
+            caller.sessions().fork(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),

@@ -5,6 +5,7 @@ use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::secret::secret_findings;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
+use crate::app::secrets::Answered;
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
@@ -56,9 +57,9 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::EditSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, edit) = read_edit(request.into_inner());
-        let (edited, prompt) = caller.summary_tasks().edit(&hold, edit).await?;
+        let Answered { answer: (edited, prompt), secrets } = caller.summary_tasks().edit(&hold, edit).await?;
         Ok(Response::new(pb::EditSummaryTaskResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             task: Some(task(&edited, prompt)),
         }))
     }
@@ -83,9 +84,9 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::CompleteSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, reply) = read_reply(request.into_inner())?;
-        let accepted = caller.summary_tasks().complete(&hold, reply).await?;
+        let Answered { answer: accepted, secrets } = caller.summary_tasks().complete(&hold, reply).await?;
         Ok(Response::new(pb::CompleteSummaryTaskResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             compaction: Some(compaction(accepted)),
         }))
     }

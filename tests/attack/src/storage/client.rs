@@ -207,17 +207,17 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
     let at = |ids: Vec<Uuid>, revision: Revision| Answer { ids, revision: Some(revision) };
     Ok(match &request.act {
         Act::Create(new) => {
-            let (info, _) = caller.sessions().create((**new).clone()).await?;
+            let (info, _) = caller.sessions().create((**new).clone()).await?.answer;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Append(messages) => {
             let appended = caller.messages().append(session, messages.clone(), None, None).await?;
-            at(appended.ids, appended.revision)
+            at(appended.answer.ids, appended.answer.revision)
         }
         Act::Parts(message, parts) => {
             let parts = parts.iter().cloned().map(OpenPart::Whole).collect();
             let appended = caller.messages().append_parts(session, message, parts).await?;
-            at(appended.ids, appended.revision)
+            at(appended.answer.ids, appended.answer.revision)
         }
         Act::Draft(message, draft, before, delta) => {
             let part = add_to_draft(caller, session, message, draft, before, delta).await?;
@@ -225,11 +225,11 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
         }
         Act::Finish(message, finish) => {
             let finished = caller.messages().finish(session, message, finish.clone(), None).await?;
-            at(finished.ids, finished.revision)
+            at(finished.answer.ids, finished.answer.revision)
         }
         Act::Edit(message, parts) => {
             let receipt = caller.messages().edit(session, message, parts, None).await?;
-            at(receipt.ids, receipt.revision)
+            at(receipt.answer.ids, receipt.answer.revision)
         }
         Act::Rewind(message) => {
             let receipt = caller.messages().rewind(session, message, None).await?;
@@ -252,7 +252,8 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
         }
         Act::Fork(client_id) => {
             let point = ForkPoint::default();
-            let (info, _) = caller.sessions().fork(session, point, Some(client_id.clone()), String::new()).await?;
+            let (info, _) =
+                caller.sessions().fork(session, point, Some(client_id.clone()), String::new()).await?.answer;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Title(title) => {
@@ -268,7 +269,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?;
+            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?.answer;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {
@@ -277,7 +278,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
                 tail_start: tail_start.clone(),
                 ..NewSummary::default()
             };
-            let (compaction, receipt) = caller.compactions().supply_summary(session, summary).await?;
+            let (compaction, receipt) = caller.compactions().supply_summary(session, summary).await?.answer;
             at(vec![compaction.id.0], receipt.revision)
         }
     })
