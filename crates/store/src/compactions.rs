@@ -36,7 +36,7 @@ impl Compactions {
     ) -> Result<Option<Enqueued>> {
         let (request, caller) = request.by(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
-        self.0.write(Mutation::change("enqueue"), move |tx| enqueue.clone().apply(tx)).await
+        self.0.write(Mutation::change("enqueue"), move |tx| enqueue.apply(tx)).await
     }
 
     /// Confirms a compaction that waits for it, so that it may begin.
@@ -60,7 +60,7 @@ impl Compactions {
         let caller = supply.caller.clone();
         let (supply, caller) = supply.by(caller);
         let supply = SuppliedSummary { caller, ..supply };
-        self.0.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
+        self.0.write(Mutation::change("supply"), move |tx| supply.apply(tx)).await
     }
 
     /// A compaction by its id, with its requests to models, but without their texts.
@@ -195,6 +195,6 @@ impl Compactions {
         request: SummaryRequest,
     ) -> Result<()> {
         let add = AddRequests { session, subject: Subject::Branch(message), requests: vec![request] };
-        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.clone().apply(tx)).await
+        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.apply(tx)).await
     }
 }

@@ -44,10 +44,10 @@ impl History {
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
         if with.is_empty() {
-            return self.0.write(Mutation::content("append", bytes), move |tx| append.clone().apply(tx)).await;
+            return self.0.write(Mutation::content("append", bytes), move |tx| append.apply(tx)).await;
         }
         let replace = replace::Replace { append, with };
-        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.clone().apply(tx)).await
+        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.apply(tx)).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.
@@ -73,7 +73,7 @@ impl History {
             0 => Mutation::derived("append_parts", 0),
             bytes => Mutation::content("append_parts", bytes),
         };
-        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| append.apply(tx)).await
     }
 
     /// Adds text to a draft, once. Without a part id it begins a draft, once for each client id.
@@ -86,9 +86,7 @@ impl History {
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
         self.0
-            .write(Mutation::content("append_draft", 0), move |tx| {
-                append.clone().apply(tx, &mut drafts::Stored::default())
-            })
+            .write(Mutation::content("append_draft", 0), move |tx| append.apply(tx, &mut drafts::Stored::default()))
             .await
     }
 
@@ -102,7 +100,7 @@ impl History {
     ) -> Result<DraftsWritten> {
         let append = AppendDrafts { session, message, epoch: caller.epoch, words };
         let mutation = Mutation::content("append_drafts", append.bytes());
-        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| append.apply(tx)).await
     }
 
     /// Seals an open message.
@@ -115,7 +113,7 @@ impl History {
     ) -> Result<Receipt> {
         let (seal, caller) = seal.by(caller);
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
-        self.0.write(Mutation::content("finish", 0), move |tx| finish.clone().apply(tx)).await
+        self.0.write(Mutation::content("finish", 0), move |tx| finish.apply(tx)).await
     }
 
     /// A message by its id or its client's id, as it was written.
@@ -291,7 +289,7 @@ impl History {
         change: rewrites::Change,
     ) -> Result<Receipt> {
         let rewrite = rewrites::Rewrite { session, caller, expected_revision, change };
-        self.0.write(Mutation::change("rewrite"), move |tx| rewrite.clone().apply(tx)).await
+        self.0.write(Mutation::change("rewrite"), move |tx| rewrite.apply(tx)).await
     }
 
     /// Omits everything after a message, or all messages. The receipt's id is that of the summary, if there is one.

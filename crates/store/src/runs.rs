@@ -34,7 +34,7 @@ impl Runs {
         takes_prompt: bool,
     ) -> Result<Receipt> {
         let acquire = AcquireRun { session, caller, lease_ms, takes_prompt };
-        self.0.write(Mutation::change("acquire_run"), move |tx| acquire.clone().apply(tx)).await
+        self.0.write(Mutation::change("acquire_run"), move |tx| acquire.apply(tx)).await
     }
 
     /// Extends the lease of a run, unless it was asked to stop.
@@ -52,7 +52,7 @@ impl Runs {
     ) -> Result<Receipt> {
         let (failure, caller) = failure.by(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
-        self.0.write(Mutation::change("release_run"), move |tx| release.clone().apply(tx)).await
+        self.0.write(Mutation::change("release_run"), move |tx| release.apply(tx)).await
     }
 
     /// Asks a session's active run to stop, or ends it at once. The receipt has the run's id.
@@ -64,7 +64,7 @@ impl Runs {
         is_forced: bool,
     ) -> Result<Receipt> {
         let cancel = CancelRun { session, caller, epoch, is_forced };
-        self.0.write(Mutation::change("cancel_run"), move |tx| cancel.clone().apply(tx)).await
+        self.0.write(Mutation::change("cancel_run"), move |tx| cancel.apply(tx)).await
     }
 
     /// The run with this id.
@@ -121,13 +121,13 @@ impl Runs {
         let parts = parts.into_iter().map(encoded).collect();
         let submit = SubmitPrompt { session, caller, expected_revision, rewind, delivery, metadata_json, parts };
         let mutation = Mutation::content("submit_prompt", submit.bytes());
-        self.0.write(mutation, move |tx| submit.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| submit.apply(tx)).await
     }
 
     /// Changes the queue. The receipt has the prompt's id.
     pub async fn change_queue(&self, session: SessionKey, caller: Requester, change: QueueChange) -> Result<Receipt> {
         let change = ChangeQueue { session, caller, change };
-        self.0.write(Mutation::content("change_queue", 0), move |tx| change.clone().apply(tx)).await
+        self.0.write(Mutation::content("change_queue", 0), move |tx| change.apply(tx)).await
     }
 
     /// A prompt of a session.
@@ -157,7 +157,7 @@ impl Runs {
     ) -> Result<Receipt> {
         let (question, caller) = question.by(caller);
         let request = RequestApproval { session, caller, question };
-        self.0.write(Mutation::change("request_approval"), move |tx| request.clone().apply(tx)).await
+        self.0.write(Mutation::change("request_approval"), move |tx| request.apply(tx)).await
     }
 
     /// Answers a question, once; without an answer it is withdrawn. The receipt has its id.
@@ -170,7 +170,7 @@ impl Runs {
     ) -> Result<Receipt> {
         let (answer, caller) = answer.by(caller);
         let end = EndApproval { session, caller, approval, answer };
-        self.0.write(Mutation::change("end_approval"), move |tx| end.clone().apply(tx)).await
+        self.0.write(Mutation::change("end_approval"), move |tx| end.apply(tx)).await
     }
 
     /// An approval of a session.

@@ -443,7 +443,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         let rewrite = rewrites::Rewrite { session, caller: Requester::default(), expected_revision: None, change };
         let is_rolled_back = choose(5) == 0;
         let written = store.history().0.write(Mutation::change("test"), move |tx| {
-            let written = rewrite.clone().apply(tx)?;
+            let written = rewrite.apply(tx)?;
             if is_rolled_back { Err(Error::Database("refused".to_owned())) } else { Ok(written) }
         });
         // Refusals are as good as any other step.
