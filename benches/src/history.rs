@@ -40,7 +40,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn session(app: &Caller, name: &str, context: i64) -> String {
     let window = ModelWindow { context, output: Some(context / 8), ..ModelWindow::default() };
     let new = NewSession { client_id: Some(name.to_owned()), window, ..NewSession::default() };
-    app.create_session(new).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
 /// Median duration of a view.
@@ -48,7 +48,7 @@ async fn views(app: &Caller, id: &str, times: usize) -> Duration {
     let mut all = Vec::new();
     for _ in 0..times {
         let begun = Instant::now();
-        app.context(id, ContextRequest::default()).await.expect("a view");
+        app.views().get(id, ContextRequest::default()).await.expect("a view");
         all.push(begun.elapsed());
     }
     median(all)
@@ -60,7 +60,7 @@ async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Re
     for &length in lengths {
         let id = session(app, &format!("history-{length}"), 0).await;
         let append = async |messages| {
-            app.append(&id, messages, None, None).await.expect("an append");
+            app.messages().append(&id, messages, None, None).await.expect("an append");
         };
         let words = |index: usize| NewMessage {
             parts: vec![NewPart::new(PartBody::Text(format!("message {index}")))],
@@ -72,7 +72,7 @@ async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Re
         }
         append(vec![tail]).await;
         let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-        app.supply_summary(&id, summary).await.expect("a summary");
+        app.compactions().supply_summary(&id, summary).await.expect("a summary");
         append((0..100).map(words).collect()).await;
         let before = store.upkeep().rows_read();
         let p50 = views(app, &id, 50).await;

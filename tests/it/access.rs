@@ -40,7 +40,7 @@ impl Served {
     async fn token(&self, scopes: &[Scope]) -> (String, String) {
         let scopes = scopes.iter().copied().collect();
         let new = NewAccessToken { principal: "agent".to_owned(), scopes, ..NewAccessToken::default() };
-        let (token, secret) = self.test.app.create_access_token(new).await.expect("a token");
+        let (token, secret) = self.test.app.access_tokens().create(new).await.expect("a token");
         (token.id.to_string(), secret)
     }
 
@@ -158,7 +158,7 @@ async fn a_tenant_is_refused_the_metrics_of_the_daemon_instead_of_being_told_zer
             scopes: [Scope::Read, Scope::Admin].into_iter().collect(),
             ..NewAccessToken::default()
         };
-        let (_, secret) = served.test.app.create_access_token(new).await.expect("a token");
+        let (_, secret) = served.test.app.access_tokens().create(new).await.expect("a token");
         let request = Request::get("/metrics").header("authorization", format!("Bearer {secret}")).extension(tcp(1));
         let Ok(answer) =
             soon("metrics", router.clone().oneshot(request.body(axum::body::Body::empty()).expect("a request"))).await;
@@ -262,20 +262,20 @@ async fn a_token_that_is_over_or_revoked_opens_nothing_even_after_a_restart() {
     let end = Timestamp(served.test.clock.now().0 + 1_000_000);
     let scopes: Scopes = [Scope::Read].into_iter().collect();
     let new = NewAccessToken { principal: "guest".to_owned(), scopes, expire_time: Some(end), ..Default::default() };
-    let (_, brief) = served.test.app.create_access_token(new).await.expect("a token");
+    let (_, brief) = served.test.app.access_tokens().create(new).await.expect("a token");
     let (id, lasting) = served.token(&[Scope::Read]).await;
     assert_eq!(served.refusal(list, Some(&brief)).await, None);
     served.test.clock.advance(1_001);
     assert_eq!(served.refusal(list, Some(&brief)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
     assert_eq!(served.refusal(list, Some(&lasting)).await, None);
-    let revoked = served.test.app.revoke_access_token(&id).await.expect("revoked");
-    assert_eq!(served.test.app.revoke_access_token(&id).await.expect("again"), revoked);
+    let revoked = served.test.app.access_tokens().revoke(&id).await.expect("revoked");
+    assert_eq!(served.test.app.access_tokens().revoke(&id).await.expect("again"), revoked);
     for _ in 0..2 {
         assert_eq!(served.refusal(list, Some(&lasting)).await.as_deref(), Some("ACCESS_TOKEN_INVALID"));
         // As a daemon does at its start.
         served.test.longhand.load_access_tokens(OWNER).await.expect("the tokens are read");
     }
-    let tokens = served.test.app.list_access_tokens().await.expect("a list");
+    let tokens = served.test.app.access_tokens().list().await.expect("a list");
     assert_eq!(tokens.iter().map(|token| token.revoke_time.is_some()).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -287,7 +287,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let (_, mut body) = served.begin(path, Some(tcp(1)), Some(&secret)).await;
     let first = soon("the first frame", body.frame()).await.expect("a frame").expect("no failure");
     assert!(first.is_data());
-    served.test.app.revoke_access_token(&id).await.expect("revoked");
+    served.test.app.access_tokens().revoke(&id).await.expect("revoked");
     let end = soon("the end", body.frame()).await.expect("an end").expect("no failure");
     let status = Status::from_header_map(end.trailers_ref().expect("trailers")).expect("a status");
     assert_eq!(reason(&status).as_deref(), Some("ACCESS_TOKEN_INVALID"));
@@ -327,21 +327,21 @@ async fn who_makes_tokens_gives_no_more_than_it_has() {
         (&admin, NewAccessToken { expire_time: Some(now), ..new("agent", &[Scope::Read]) }, Some(Reason::InvalidField)),
     ];
     for (access, wanted, expected) in cases {
-        let made = by(access.clone()).create_access_token(wanted.clone()).await;
+        let made = by(access.clone()).access_tokens().create(wanted.clone()).await;
         assert_eq!(made.as_ref().err().map(|error: &Error| error.reason), expected, "{wanted:?}");
     }
     let tenants = |access: &Access| {
         let caller = by(access.clone());
         async move {
-            let tokens = caller.list_access_tokens().await.expect("a list");
+            let tokens = caller.access_tokens().list().await.expect("a list");
             tokens.into_iter().map(|token| token.tenant).collect::<Vec<_>>()
         }
     };
     assert_eq!(tenants(&admin).await, ["", "acme", "other"]);
     assert_eq!(tenants(&of_tenant).await, ["acme"]);
-    let all = served.test.app.list_access_tokens().await.expect("a list");
+    let all = served.test.app.access_tokens().list().await.expect("a list");
     for id in [all[0].id.to_string(), "tok_nothing".to_owned()] {
-        let refused = by(of_tenant.clone()).revoke_access_token(&id).await.expect_err("not its own");
+        let refused = by(of_tenant.clone()).access_tokens().revoke(&id).await.expect_err("not its own");
         assert_eq!(refused.reason, Reason::AccessTokenNotFound, "{id}");
     }
 }
@@ -416,7 +416,7 @@ async fn a_leap_of_the_clock_ends_no_access() {
     let scopes = [Scope::Read].into_iter().collect();
     let expire_time = Some(clock.now().plus_millis(86_400_000));
     let new = NewAccessToken { principal: "agent".to_owned(), scopes, expire_time, ..NewAccessToken::default() };
-    let (_, secret) = served.test.app.create_access_token(new).await.expect("a token");
+    let (_, secret) = served.test.app.access_tokens().create(new).await.expect("a token");
     let list = "/longhand.v1.SessionService/ListSessions";
     assert_eq!(served.refusal(list, Some(&secret)).await, None);
     clock.shift_system(YEAR_MS);
@@ -553,7 +553,7 @@ async fn what_acts_is_in_the_access_log_before_it_is_carried_out() {
             let Ok(answer) = soon(create, served.routes.clone().oneshot(request)).await;
             Status::from_header_map(answer.headers()).as_ref().and_then(reason)
         };
-        let tokens = async || served.test.app.list_access_tokens().await.expect("a list").len();
+        let tokens = async || served.test.app.access_tokens().list().await.expect("a list").len();
         assert_eq!(send().await, None);
         let outcomes: Vec<String> = lines(&directory).into_iter().map(|(_, _, outcome)| outcome).collect();
         assert_eq!(outcomes, if refuses { vec!["BEGUN", "OK"] } else { vec!["OK"] });
@@ -577,7 +577,8 @@ async fn sessions_of_the_console_begin_and_end_in_the_access_log() {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4747));
         let open = async || {
             let new = NewAccessToken { principal: "agent".to_owned(), ..NewAccessToken::default() };
-            let (link, _) = served.test.app.create_console_link(new, Some(30 * 86_400)).await.expect("a link");
+            let (link, _) =
+                served.test.app.access_tokens().create_console_link(new, Some(30 * 86_400)).await.expect("a link");
             served.test.longhand.open_console(&link, Some(address)).await.map_err(|error| error.reason)
         };
         let prove =
@@ -596,7 +597,7 @@ async fn sessions_of_the_console_begin_and_end_in_the_access_log() {
             .collect();
         assert_eq!(found, expected);
         let (_, kept) = open().await.expect("a session");
-        let tokens = async || served.test.app.list_access_tokens().await.expect("a list").len();
+        let tokens = async || served.test.app.access_tokens().list().await.expect("a list").len();
         let before = tokens().await;
         std::fs::remove_dir_all(&directory).expect("removed");
         served.test.clock.advance(24 * 60 * 60 * 1_000);
@@ -617,7 +618,7 @@ async fn a_principal_is_the_author_of_its_changes() {
     for (name, author) in [("", "ci"), ("editor", "ci/editor")] {
         let caller = served.test.longhand.caller(access.clone(), name.to_owned(), None).expect("a caller");
         let talk = crate::support::conversation(&format!("u \"by {name}\""));
-        caller.append(&session, talk, None, None).await.expect("appended");
+        caller.messages().append(&session, talk, None, None).await.expect("appended");
         assert_eq!(served.test.history(&session).await.last().expect("a message").actor, author);
     }
 }

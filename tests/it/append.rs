@@ -12,7 +12,7 @@ use longhand::model::usage::Usage;
 use std::collections::BTreeSet;
 
 async fn refused(caller: &Caller, session: &str, messages: Vec<NewMessage>) -> Error {
-    match caller.append(session, messages, None, None).await {
+    match caller.messages().append(session, messages, None, None).await {
         Ok(appended) => panic!("it was taken: {appended:?}"),
         Err(error) => error,
     }
@@ -23,23 +23,23 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let messages = || conversation("u \"hello\"\na \"hi\"");
-    let ask = async || test.once("r1", "hello hi").append(&session, messages(), None, None).await;
+    let ask = async || test.once("r1", "hello hi").messages().append(&session, messages(), None, None).await;
     let first = ask().await.expect("appended");
     let between = test.append(&session, "u \"something else\"").await;
     // The ids and the revision are those of the first answer; the context usage is the current one.
     assert_ne!(between.context, first.context);
-    let first = Appended { context: between.context, ..first };
-    assert_eq!(ask().await.expect("answered again"), first);
+    let first = Appended { context: between.context, ..first.answer };
+    assert_eq!(ask().await.expect("answered again").answer, first);
     let error = refused(&test.once("r1", "something else"), &session, messages()).await;
     assert_eq!(error.reason, Reason::RequestIdReused);
     assert_eq!(error.metadata.get("request_id").map(String::as_str), Some("r1"));
     let test = test.restart().await;
-    let again = test.once("r1", "hello hi").append(&session, messages(), None, None).await;
-    assert_eq!(again.expect("answered after a restart"), first);
+    let again = test.once("r1", "hello hi").messages().append(&session, messages(), None, None).await;
+    assert_eq!(again.expect("answered after a restart").answer, first);
     assert_eq!(test.history(&session).await.len(), 3);
     // A request id belongs to its session.
     let other = test.manual_session().await;
-    test.once("r1", "more").append(&other, messages(), None, None).await.expect("another session");
+    test.once("r1", "more").messages().append(&other, messages(), None, None).await.expect("another session");
 }
 
 #[tokio::test]
@@ -47,23 +47,26 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 open").await;
-    let first = test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("edited");
-    assert_eq!(test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("again"), first);
-    let first = test.once("pin", "p").pin(&session, "a1").await.expect("pinned");
-    assert_eq!(test.once("pin", "p").pin(&session, "a1").await.expect("again"), first);
+    let first = test.once("edit", "e").messages().edit(&session, "u1", &[text("uno")], None).await.expect("edited");
+    assert_eq!(
+        test.once("edit", "e").messages().edit(&session, "u1", &[text("uno")], None).await.expect("again"),
+        first
+    );
+    let first = test.once("pin", "p").messages().pin(&session, "a1").await.expect("pinned");
+    assert_eq!(test.once("pin", "p").messages().pin(&session, "a1").await.expect("again"), first);
     let part = || vec![longhand::app::append::OpenPart::Whole(text("part"))];
-    let first = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("added");
-    let again = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("again");
+    let first = test.once("parts", "a").messages().append_parts(&session, "a2", part()).await.expect("added");
+    let again = test.once("parts", "a").messages().append_parts(&session, "a2", part()).await.expect("again");
     assert_eq!((&again.ids, again.revision, again.seq), (&first.ids, first.revision, first.seq));
     // The answers contain the current context usage, which the scheduler updates after a change.
     test.settled().await;
     let finish = || Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    let first = test.once("finish", "f").finish_message(&session, "a2", finish(), None).await.expect("sealed");
-    assert_eq!(test.once("finish", "f").finish_message(&session, "a2", finish(), None).await.expect("again"), first);
-    let first = test.once("rewind", "r").rewind(&session, "a1", None).await.expect("rewound");
-    assert_eq!(test.once("rewind", "r").rewind(&session, "a1", None).await.expect("again"), first);
-    let first = test.once("archive", "x").archive_session(&session).await.expect("archived");
-    let again = test.once("archive", "x").archive_session(&session).await.expect("again");
+    let first = test.once("finish", "f").messages().finish(&session, "a2", finish(), None).await.expect("sealed");
+    assert_eq!(test.once("finish", "f").messages().finish(&session, "a2", finish(), None).await.expect("again"), first);
+    let first = test.once("rewind", "r").messages().rewind(&session, "a1", None).await.expect("rewound");
+    assert_eq!(test.once("rewind", "r").messages().rewind(&session, "a1", None).await.expect("again"), first);
+    let first = test.once("archive", "x").sessions().archive(&session).await.expect("archived");
+    let again = test.once("archive", "x").sessions().archive(&session).await.expect("again");
     assert_eq!((again.revision, again.seq), (first.revision, first.seq));
     assert_eq!(test.revision(&session).await, first.revision, "nothing was done twice");
     assert_eq!(words_of(&test.history(&session).await[3]), "part");
@@ -91,7 +94,8 @@ async fn a_client_id_that_comes_again_is_the_same_message() {
     assert_eq!(refused(&test.app, &session, elsewhere).await.reason, Reason::ClientIdReused, "another provider");
     let mut later = conversation("u1 \"hello\"");
     later[0].origin_time = Some(Timestamp(7));
-    let repeated = test.app.append(&session, later, None, None).await.expect("the clock of a client goes on");
+    let repeated =
+        test.app.messages().append(&session, later, None, None).await.expect("the clock of a client goes on");
     assert_eq!(repeated.existed_count, 1);
     assert_eq!(test.history(&session).await.len(), 3, "a refused batch leaves nothing behind");
     let error = refused(&test.app, &session, conversation("u5 \"x\"\nu5 \"x\"")).await;
@@ -104,7 +108,7 @@ async fn a_grown_open_message_is_still_the_one_that_was_appended() {
     let session = test.manual_session().await;
     let first = test.append(&session, "a1 \"be\" open").await;
     let more = vec![longhand::app::append::OpenPart::Whole(text("gin"))];
-    test.app.append_parts(&session, "a1", more).await.expect("added");
+    test.app.messages().append_parts(&session, "a1", more).await.expect("added");
     let again = test.append(&session, "a1 \"be\" open").await;
     assert_eq!((again.existed_count, again.ids), (1, first.ids));
 }
@@ -116,23 +120,23 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     let seen = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await.revision;
     // Neither the usage, the last event of that append, nor a title is part of history.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
-    test.app.update_session(&session, title).await.expect("renamed");
-    let expecting = |words: &str, seen| test.app.append(&session, conversation(words), None, Some(seen));
+    test.app.sessions().update(&session, title).await.expect("renamed");
+    let expecting = |words: &str, seen| test.app.messages().append(&session, conversation(words), None, Some(seen));
     let seen = expecting("u2 \"more\"", seen).await.expect("usage and titles do not matter").revision;
     let error = expecting("u3 \"x\"", seen - 1).await.expect_err("a message came since");
     assert_eq!(error.reason, Reason::RevisionMismatch);
     assert_eq!(error.metadata.get("current_revision"), Some(&seen.to_string()));
     assert_eq!(expecting("u3 \"x\"", seen + 9).await.expect_err("the future").reason, Reason::RevisionOutOfRange);
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a mark came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
     let policy = longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
-    test.app.update_session(&session, policy).await.expect("another policy");
+    test.app.sessions().update(&session, policy).await.expect("another policy");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a policy came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
-    let stale = test.app.rewind(&session, "u1", Some(seen - 1)).await;
+    let stale = test.app.messages().rewind(&session, "u1", Some(seen - 1)).await;
     assert_eq!(stale.expect_err("rewinds heed it too").reason, Reason::RevisionMismatch);
-    test.app.rewind(&session, "u1", Some(seen)).await.expect("nothing came since");
+    test.app.messages().rewind(&session, "u1", Some(seen)).await.expect("nothing came since");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,7 +151,7 @@ async fn writers_at_the_same_time_make_one_dense_order() {
             for turn in 0..4 {
                 let target = if turn == 3 { &other } else { &session };
                 let words = format!("u{writer}-{turn} \"{writer} {turn}\"\na \"answer {writer} {turn}\" usage=5/1");
-                let appended = caller.append(target, conversation(&words), None, None).await;
+                let appended = caller.messages().append(target, conversation(&words), None, None).await;
                 appended.expect("appended");
             }
         });
@@ -191,13 +195,13 @@ async fn a_bad_command_among_many_hurts_only_itself() {
     let session = test.manual_session().await;
     let archived = test.manual_session().await;
     test.append(&session, "u1 \"taken\"").await;
-    test.app.archive_session(&archived).await.expect("archived");
+    test.app.sessions().archive(&archived).await.expect("archived");
     // All of them are sent before the writer wakes, so they share one transaction.
     let good = |n: i64| (session.clone(), format!("u2-{n} \"good {n}\""));
     let mut commands: Vec<_> = (0..20).map(good).collect();
     commands.insert(5, (session.clone(), "u1 \"other words\"".to_owned()));
     commands.insert(11, (archived.clone(), "u \"too late\"".to_owned()));
-    let sent = commands.iter().map(|(id, words)| test.app.append(id, conversation(words), None, None));
+    let sent = commands.iter().map(|(id, words)| test.app.messages().append(id, conversation(words), None, None));
     let answers = futures::future::join_all(sent).await;
     for (index, answer) in answers.iter().enumerate() {
         match index {
@@ -235,7 +239,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
         (&session, "u3 \"b\""),
         (&session, "u4 \"c\""),
     ];
-    let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None));
+    let sent = commands.map(|(id, words)| test.app.messages().append(id, conversation(words), None, None));
     let mut answers = std::pin::pin!(futures::future::join_all(sent));
     assert!(answers.as_mut().now_or_never().is_none(), "all of them are sent");
     database.unlock();
@@ -255,29 +259,33 @@ async fn an_archived_session_takes_nothing() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
-    app.archive_session(&session).await.expect("archived");
+    app.sessions().archive(&session).await.expect("archived");
     let rows = test.number("select count(*) from event");
     let refusals = [
-        app.append(&session, conversation("u \"x\""), None, None).await.map(drop),
-        app.append_parts(&session, "a2", vec![longhand::app::append::OpenPart::Whole(text("x"))]).await.map(drop),
-        app.finish_message(&session, "a2", Finish::default(), None).await.map(drop),
-        app.rewind(&session, "u1", None).await.map(drop),
-        app.edit(&session, "u1", &[text("x")], None).await.map(drop),
-        app.pin(&session, "u1").await.map(drop),
-        app.undo(&session, None).await.map(drop),
-        app.update_session(
-            &session,
-            longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },
-        )
-        .await
-        .map(drop),
+        app.messages().append(&session, conversation("u \"x\""), None, None).await.map(drop),
+        app.messages()
+            .append_parts(&session, "a2", vec![longhand::app::append::OpenPart::Whole(text("x"))])
+            .await
+            .map(drop),
+        app.messages().finish(&session, "a2", Finish::default(), None).await.map(drop),
+        app.messages().rewind(&session, "u1", None).await.map(drop),
+        app.messages().edit(&session, "u1", &[text("x")], None).await.map(drop),
+        app.messages().pin(&session, "u1").await.map(drop),
+        app.compactions().undo(&session, None).await.map(drop),
+        app.sessions()
+            .update(
+                &session,
+                longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },
+            )
+            .await
+            .map(drop),
     ];
     for (index, refusal) in refusals.into_iter().enumerate() {
         assert_eq!(refusal.expect_err("archived").reason, Reason::SessionArchived, "{index}");
     }
     assert_eq!(test.number("select count(*) from event"), rows);
     test.context(&session).await;
-    app.restore_session(&session).await.expect("restored");
+    app.sessions().restore(&session).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }
 
@@ -339,7 +347,7 @@ async fn every_limit_is_named_and_nothing_is_written() {
     }
     assert_eq!(test.number("select count(*) from event"), events);
     assert_eq!(test.number("select count(*) from message"), 0);
-    test.app.append(&session, many(limits::BATCH_MESSAGES_MAX), None, None).await.expect("as many");
+    test.app.messages().append(&session, many(limits::BATCH_MESSAGES_MAX), None, None).await.expect("as many");
 }
 
 #[tokio::test]

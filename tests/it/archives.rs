@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 /// The archive of a session, as lines.
 pub(crate) async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error> {
-    let mut pieces = app.export_session(session).await?;
+    let mut pieces = app.archives().export(session).await?;
     let mut lines = Vec::new();
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;
@@ -39,12 +39,12 @@ pub(crate) async fn export(app: &Caller, session: &str) -> Result<Vec<u8>, Error
 
 /// Imports an archive, compressed.
 pub(crate) async fn import(app: &Caller, lines: &[u8]) -> Result<ImportedArchive, Error> {
-    app.import_session(zstd::stream::encode_all(lines, 1).expect("compressed")).await
+    app.archives().import(zstd::stream::encode_all(lines, 1).expect("compressed")).await
 }
 
 /// The sessions of a store, oldest first.
 async fn sessions(test: &TestApp) -> Vec<String> {
-    let (listed, _) = test.app.list_sessions(&all_sessions(1_000)).await.expect("a list");
+    let (listed, _) = test.app.sessions().list(&all_sessions(1_000)).await.expect("a list");
     listed.iter().rev().map(|info| info.session.id.to_string()).collect()
 }
 
@@ -62,7 +62,7 @@ async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
     let of_session = |event: &Event| event.session_id.to_string() == session && event.revision <= newest;
     let events = test.events().await.into_iter().filter(of_session).map(|event| Event { seq: 0, ..event });
     answers.extend(events.map(|event| format!("{event:?}")));
-    let (found, words) = test.app.session_with_words(session).await.expect("a session");
+    let (found, words) = test.app.sessions().with_words(session).await.expect("a session");
     answers.push(format!("{words:?}"));
     let found = found.session;
     answers.push(format!("{:?} {:?} {:?} {:?}", found.id, found.client_id, found.fork, found.parent));
@@ -108,7 +108,11 @@ async fn an_imported_session_is_the_one_that_was_exported() {
     }
     // A request that was answered there is answered here, with the number of the event in this log.
     let repeat = async |test: &TestApp| {
-        test.once("large", "large").append(&all[0], conversation("u11 \"look\""), None, None).await.expect("answered")
+        test.once("large", "large")
+            .messages()
+            .append(&all[0], conversation("u11 \"look\""), None, None)
+            .await
+            .expect("answered")
     };
     let (first, second) = (repeat(&source).await, repeat(&used).await);
     assert_eq!((&first.ids, first.revision), (&second.ids, second.revision));
@@ -127,7 +131,7 @@ async fn large(test: &TestApp) -> String {
     for message in ["u1", "a1", "u2"] {
         let mut messages = conversation(&format!("{message} \"short\""));
         messages[0].parts.push(text(&words(if message == "a1" { 1 } else { 2 })));
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     }
     session
 }
@@ -149,7 +153,7 @@ fn blobs(test: &TestApp) -> i64 {
 async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
     let source = TestApp::start().await;
     let session = large(&source).await;
-    source.app.erase(&session, erasure("a1")).await.expect("erased");
+    source.app.content().erase(&session, erasure("a1")).await.expect("erased");
     let target = TestApp::start().await;
     let lines = export(&source.app, &session).await.expect("exported");
     import(&target.app, &lines).await.expect("imported");
@@ -157,9 +161,9 @@ async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
     let newest = source.revision(&session).await;
     assert_eq!(answers(&target, &session, newest).await, answers(&source, &session, newest).await);
     assert_eq!(blobs(&target), 1, "the one that two messages use");
-    target.app.erase(&session, erasure("u1")).await.expect("erased");
+    target.app.content().erase(&session, erasure("u1")).await.expect("erased");
     assert_eq!(blobs(&target), 1, "another message uses it");
-    target.app.erase(&session, erasure("u2")).await.expect("erased");
+    target.app.content().erase(&session, erasure("u2")).await.expect("erased");
     assert_eq!((blobs(&target), target.findings().await), (0, vec![]));
     // What was erased here does not come back with an archive of what it was.
     assert!(import(&target.app, &lines).await.expect("imported again").written.is_empty());
@@ -170,9 +174,9 @@ async fn an_archive_has_tombstones_and_what_was_imported_can_be_erased() {
 async fn an_erasure_ends_an_archive_that_is_being_written() {
     let source = TestApp::start().await;
     let session = large(&source).await;
-    let mut pieces = source.app.export_session(&session).await.expect("begun");
+    let mut pieces = source.app.archives().export(&session).await.expect("begun");
     pieces.recv().await.expect("a piece").expect("begun");
-    source.app.erase(&session, erasure("u2")).await.expect("erased");
+    source.app.content().erase(&session, erasure("u2")).await.expect("erased");
     let mut reason = None;
     while let Some(piece) = pieces.recv().await {
         reason = piece.err().map(|error| error.reason);
@@ -185,7 +189,8 @@ async fn subscribers_get_the_events_of_an_import_in_order() {
     let source = TestApp::start().await;
     let session = source.manual_session().await;
     source.append(&session, "u1 \"hello\"\na1 \"hi\"").await;
-    let fork = source.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        source.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     source.append(&session, "u2 \"more\"").await;
     source.append(&fork.session.id.to_string(), "u3 \"elsewhere\"").await;
     let target = TestApp::start().await;
@@ -218,7 +223,7 @@ async fn what_waits_goes_on_in_the_copy() {
     let source = TestApp::start().await;
     let session = source.manual_session().await;
     source.append(&session, "u1 \"hello\"").await;
-    let epoch = source.by("ada").acquire_run(&session, None, false).await.expect("acquired").run.epoch;
+    let epoch = source.by("ada").runs().acquire(&session, None, false).await.expect("acquired").run.epoch;
     source.append(&session, "a1 \"be\" open").await;
     let words = |offset, delta: &str| NewDraftText {
         part: None,
@@ -227,28 +232,28 @@ async fn what_waits_goes_on_in_the_copy() {
         offset,
         delta: delta.to_owned(),
     };
-    let draft = source.app.append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
+    let draft = source.app.messages().append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
     let new = |words: &str| NewPrompt::of(vec![text(words)]);
     for words in ["first", "second"] {
-        source.app.submit_prompt(&session, new(words)).await.expect("it waits");
+        source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
-    let asked = source.app.request_approval(&session, question()).await.expect("asked").0.id.to_string();
+    let asked = source.app.approvals().request(&session, question()).await.expect("asked").answer.0.id.to_string();
 
     let target = TestApp::start().await;
     import(&target.app, &export(&source.app, &session).await.expect("exported")).await.expect("imported");
     assert_eq!(target.findings().await, []);
     assert_eq!(target.number("select count(*) from open_message where expire_time is not null"), 1);
-    let run = target.app.renew_run(&session, epoch, None).await.expect("the run is active");
+    let run = target.app.runs().renew(&session, epoch, None).await.expect("the run is active");
     assert!(run.lease_end_time.is_some());
-    assert_eq!(target.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
+    assert_eq!(target.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
-    target.app.append_draft(&session, "a1", more).await.expect("it goes on with the words");
-    target.app.append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
+    target.app.messages().append_draft(&session, "a1", more).await.expect("it goes on with the words");
+    target.app.messages().append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    target.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
+    target.app.messages().finish(&session, "a1", finish, None).await.expect("sealed");
     let answer = Answer { choice: Some("yes".to_owned()), text: String::new() };
-    target.app.answer_approval(&session, &asked, answer).await.expect("answered");
-    target.app.release_run(&session, epoch, None).await.expect("released");
+    target.app.approvals().answer(&session, &asked, answer).await.expect("answered");
+    target.app.runs().release(&session, epoch, None).await.expect("released");
     assert!(
         shown(&target.context(&session).await)
             .iter()
@@ -266,20 +271,20 @@ async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
     let start = async |session: &str| {
         source.append(session, &turns(1, 8, 400)).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        source.app.start_compaction(session, wanted).await.expect("there is something to compact").0
+        source.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
     };
     start(&busy).await;
     script.held().await;
     // The only worker is busy.
     let waiting = start(&session).await.id.to_string();
-    source.app.cancel_compaction(&waiting).await.expect("cancelled");
-    let ended = source.app.get_compaction(&waiting).await.expect("the compaction");
+    source.app.compactions().cancel(&waiting).await.expect("cancelled");
+    let ended = source.app.compactions().get(&waiting).await.expect("the compaction");
     assert!(ended.failure.is_some() && ended.end_time.is_some() && ended.end_revision.is_none(), "{ended:?}");
     let lines = export(&source.app, &session).await.expect("exported");
     script.release();
     let target = TestApp::start().await;
     import(&target.app, &lines).await.expect("imported");
-    assert_eq!(target.app.get_compaction(&waiting).await.expect("the compaction"), ended);
+    assert_eq!(target.app.compactions().get(&waiting).await.expect("the compaction"), ended);
 }
 
 #[tokio::test]
@@ -292,7 +297,7 @@ async fn a_few_bytes_do_not_become_a_large_archive() {
     let bomb = zstd::stream::encode_all(sealed(&lines).as_slice(), 3).expect("compressed");
     assert!(bomb.len() < 100_000, "{}", bomb.len());
     let target = TestApp::start().await;
-    let refused = target.app.import_session(bomb).await.expect_err("it says too much");
+    let refused = target.app.archives().import(bomb).await.expect_err("it says too much");
     assert_eq!((refused.reason, refused.metadata["what"].as_str()), (Reason::LimitExceeded, "data"));
 }
 
@@ -495,23 +500,27 @@ pub(crate) fn acting(test: &TestApp, tenant: &str) -> Caller {
 async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let source = TestApp::start().await;
     let acme = acting(&source, "acme");
-    let session = acme.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
-    acme.append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
+    let session =
+        acme.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string();
+    acme.messages().append(&session, conversation("u1 \"hello\""), None, None).await.expect("appended");
     assert_eq!(export(&source.app, &session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
     let lines = export(&acme, &session).await.expect("exported");
     // In another tenant, and from there in a third one, the chain is still the one of the first.
     let target = TestApp::start().await;
     let other = acting(&target, "other");
     import(&other, &lines).await.expect("imported");
-    assert_eq!(target.app.get_session(&session).await.expect_err("another tenant's").reason, Reason::SessionNotFound);
-    other.append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
+    assert_eq!(
+        target.app.sessions().get(&session).await.expect_err("another tenant's").reason,
+        Reason::SessionNotFound
+    );
+    other.messages().append(&session, conversation("u2 \"more\""), None, None).await.expect("appended");
     assert_eq!(import(&target.app, &lines).await.expect_err("it is another tenant's").reason, Reason::ArchiveConflict);
     assert_eq!(target.findings().await, []);
     let again = export(&other, &session).await.expect("exported");
     let third = TestApp::start().await;
     import(&third.app, &again).await.expect("imported");
     assert_eq!(third.findings().await, []);
-    let heads = async |app: &Caller| app.list_heads(Some(&session), 0, "", &[]).await.expect("a head").0;
+    let heads = async |app: &Caller| app.daemon().list_heads(Some(&session), 0, "", &[]).await.expect("a head").0;
     assert_eq!(heads(&third.app).await, heads(&other).await);
     // What the chain was written with is under it.
     drop(other);
@@ -537,7 +546,7 @@ async fn an_import_is_of_the_caller_s_tenant_and_within_its_quotas() {
     let second = export(&source.app, &second).await.expect("exported");
     assert_eq!(import(&within, &second).await.expect_err("the second").reason, Reason::QuotaExceeded);
     // An archive that hides its size has it nevertheless.
-    acme.append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
+    acme.messages().append(&session, conversation("u3 5000c"), None, None).await.expect("appended");
     let mut lines = unsealed(&export(&acme, &session).await.expect("exported"));
     let row = lines.iter_mut().find(|line| line.starts_with(r#"{"table":"session""#)).expect("a session");
     let mut hidden: Value = serde_json::from_str(row).expect("JSON");
@@ -640,7 +649,7 @@ async fn an_import_tells_no_tenant_which_ids_another_one_has() {
     assert_eq!(probe(&target).await, nobodys);
     assert_eq!(nobodys.0, Reason::ScopeMissing);
     let own = caller(&target, "acme", Binding::default());
-    own.get_session(&session).await.expect("it is the tenant's");
+    own.sessions().get(&session).await.expect("it is the tenant's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -650,7 +659,8 @@ async fn what_a_caller_does_not_see_is_in_no_archive_of_its_own() {
     test.append(&above, "u1 \"for others\"").await;
     let child = NewSession { parent: Some(above.clone()), ..NewSession::default() };
     let child = test.create(child).await;
-    let fork = test.app.fork_session(&child, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&child, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let bound = Binding { root: Some(child.parse().expect("an id")), ..Binding::default() };
     let bound = caller(&test, "", bound);
     for session in [&child, &fork.session.id.to_string()] {
@@ -672,16 +682,21 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     source.append(&session, &turns(1, 20, 60_000)).await;
     source.append(&session, "az \"be\" open").await;
     let revision = source.revision(&session).await;
-    let mut pieces = source.app.export_session(&session).await.expect("it begins");
+    let mut pieces = source.app.archives().export(&session).await.expect("it begins");
     let mut lines = pieces.recv().await.expect("a piece").expect("bytes");
     // The rest is read while it grows, and while the open message is sealed and edited.
     source.append(&session, "u100 \"more\"").await;
     let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    source.app.append_parts(&session, "az", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
-    source.app.finish_message(&session, "az", finish, None).await.expect("sealed");
-    source.once("late", "late").append(&session, conversation("u101 \"late\""), None, None).await.expect("appended");
-    source.app.acquire_run(&session, None, false).await.expect("acquired");
-    source.app.rewind(&session, "u3", None).await.expect("rewound");
+    source.app.messages().append_parts(&session, "az", vec![OpenPart::Whole(text("gin"))]).await.expect("added");
+    source.app.messages().finish(&session, "az", finish, None).await.expect("sealed");
+    source
+        .once("late", "late")
+        .messages()
+        .append(&session, conversation("u101 \"late\""), None, None)
+        .await
+        .expect("appended");
+    source.app.runs().acquire(&session, None, false).await.expect("acquired");
+    source.app.messages().rewind(&session, "u3", None).await.expect("rewound");
     while let Some(piece) = pieces.recv().await {
         lines.extend(piece.expect("bytes"));
     }
@@ -690,9 +705,14 @@ async fn an_archive_is_of_one_moment_while_its_session_grows() {
     assert_eq!(target.revision(&session).await, revision);
     assert_eq!(target.findings().await, []);
     assert_eq!(target.number("select count(*) from request"), 0);
-    target.app.append_parts(&session, "az", vec![OpenPart::Whole(text("side"))]).await.expect("it is open there");
+    target
+        .app
+        .messages()
+        .append_parts(&session, "az", vec![OpenPart::Whole(text("side"))])
+        .await
+        .expect("it is open there");
     // A caller that leaves ends it.
-    let mut left = source.app.export_session(&session).await.expect("it begins");
+    let mut left = source.app.archives().export(&session).await.expect("it begins");
     left.recv().await.expect("a piece").expect("bytes");
     drop(left);
     source.stop().await;
@@ -713,7 +733,7 @@ async fn what_is_no_archive_is_refused_with_its_reason() {
     let zeros = vec![0; longhand::limits::ARCHIVE_BYTES_MAX + 1];
     let too_large = import(&target.app, &zeros).await.expect_err("too large");
     assert_eq!(too_large.reason, Reason::LimitExceeded);
-    let plain = target.app.import_session(b"{\"longhand_archive\":1}\n".to_vec()).await.expect_err("not compressed");
+    let plain = target.app.archives().import(b"{\"longhand_archive\":1}\n".to_vec()).await.expect_err("not compressed");
     assert!(plain.reason == Reason::ArchiveInvalid && plain.message.contains("Zstandard"), "{plain}");
     for (archive, why) in [
         (Vec::new(), "has no end"),

@@ -21,7 +21,7 @@ async fn copied(backup: &Path) -> TestApp {
 }
 
 pub(crate) async fn finish(test: &TestApp, path: &Path) -> Result<CheckedCopy, longhand::app::Error> {
-    let mut items = test.app.create_backup(path.to_str().expect("UTF-8"))?;
+    let mut items = test.app.daemon().create_backup(path.to_str().expect("UTF-8"))?;
     loop {
         match soon("the backup", items.recv()).await.expect("an end")? {
             BackupItem::Progress(_) => {}
@@ -41,7 +41,7 @@ pub(crate) fn names(folder: &TempDir) -> Vec<PathBuf> {
 /// The cursor of the newest event.
 async fn head(test: &TestApp) -> String {
     let request = SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut stream = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut stream = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     match stream.frame().await {
         Frame::Ready { cursor, .. } => cursor,
         frame => panic!("not ready: {frame:?}"),
@@ -51,7 +51,7 @@ async fn head(test: &TestApp) -> String {
 /// The error of a store that gets a cursor; none if it is accepted.
 async fn resume(test: &TestApp, cursor: &str) -> Option<longhand::app::Error> {
     let request = SubscribeRequest { start: Start::After(cursor.to_owned()), ..SubscribeRequest::default() };
-    test.app.subscribe(request).await.err()
+    test.app.events().subscribe(request).await.err()
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_restored_backup_has_the_same_sessions_and_another_identity() {
     let folder = private_folder();
     let path = folder.path().join("backup.db");
     let copy = finish(&test, &path).await.expect("a backup");
-    let info = test.app.server_info().await.expect("the state");
+    let info = test.app.daemon().info().await.expect("the state");
     assert_eq!((copy.path.as_path(), copy.head_seq), (path.as_path(), info.head_seq));
     assert_eq!((copy.checked.sessions, copy.checked.findings), (info.session_count, 0));
     assert_eq!(names(&folder), std::slice::from_ref(&path), "nothing is beside it");
@@ -72,7 +72,7 @@ async fn a_restored_backup_has_the_same_sessions_and_another_identity() {
     let mut ids = vec![info.store_id];
     for store in [copied(&path).await, copied(&path).await, restored(&path).await] {
         assert_eq!(store.findings().await, []);
-        let id = store.app.server_info().await.expect("the state").store_id;
+        let id = store.app.daemon().info().await.expect("the state").store_id;
         assert!(!ids.contains(&id), "each store has an id of its own");
         ids.push(id);
         let error = resume(&store, &cursor).await.expect("refused");
@@ -82,7 +82,7 @@ async fn a_restored_backup_has_the_same_sessions_and_another_identity() {
         assert_eq!(store.context("main").await.token, context.token, "tokens of views stay valid");
         store.append("main", "u30 \"afterwards\"").await;
         let again = store.restart().await;
-        assert_eq!(again.app.server_info().await.expect("the state").store_id, id, "once");
+        assert_eq!(again.app.daemon().info().await.expect("the state").store_id, id, "once");
         assert_eq!(again.findings().await, []);
     }
 }
@@ -99,7 +99,7 @@ async fn restored(backup: &Path) -> TestApp {
     let all = CopyProgress::Verifying { events: made.copy.checked.events, total: made.copy.head_seq };
     assert_eq!(phases.last(), Some(&all));
     let store = TestApp::copy_of(&folder.path().join("store")).await;
-    assert_eq!(store.app.server_info().await.expect("the state").store_id, made.store_id);
+    assert_eq!(store.app.daemon().info().await.expect("the state").store_id, made.store_id);
     store
 }
 
@@ -109,11 +109,11 @@ async fn appends_go_on_during_a_backup_which_is_of_one_moment() {
     let session = test.manual_session().await;
     let folder = private_folder();
     let first = folder.path().join("0.db");
-    let mut items = test.app.create_backup(first.to_str().expect("UTF-8")).expect("it begins");
+    let mut items = test.app.daemon().create_backup(first.to_str().expect("UTF-8")).expect("it begins");
     let mut appended = Vec::new();
     let copy = loop {
         let message = NewMessage::sealed(Role::User, vec![text("words")]);
-        let receipt = test.app.append(&session, vec![message], None, None).await.expect("appended");
+        let receipt = test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
         appended.push(receipt.revision);
         match items.try_recv() {
             Ok(Ok(BackupItem::End(copy))) => break copy,
@@ -178,7 +178,7 @@ async fn a_caller_that_is_gone_ends_the_backup() {
     test.manual_session().await;
     let folder = private_folder();
     let path = folder.path().join("backup.db");
-    drop(test.app.create_backup(path.to_str().expect("UTF-8")).expect("it begins"));
+    drop(test.app.daemon().create_backup(path.to_str().expect("UTF-8")).expect("it begins"));
     // The next one begins once the abandoned one has ended.
     let done = async {
         loop {

@@ -42,7 +42,7 @@ fn says(id: &str, words: &str) -> NewMessage {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 const ASKED: &str = "Teach the parser ISO dates; the tide tables stay in feet.";
@@ -82,20 +82,20 @@ async fn parts(test: &TestApp, session: &str) -> Vec<String> {
 
 /// The lines of what people said.
 async fn said_lines(test: &TestApp, session: &str) -> Vec<String> {
-    let (_, words) = test.app.session_with_words(session).await.expect("the session");
+    let (_, words) = test.app.sessions().with_words(session).await.expect("the session");
     words.lines.into_iter().map(|(line, _)| line).collect()
 }
 
 /// Has everything summarized but for the messages from the one with this id on.
 async fn compact(test: &TestApp, session: &str, tail_start: &str) {
     let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("asked");
+    test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
 }
 
 async fn supply(test: &TestApp, session: &str, words: &str, tail_start: &str) {
     let new = NewSummary { text: words.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
 /// The claims that the newest summary was reported for.
@@ -125,7 +125,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, conversation("u3 \"go on\"")).await;
     let mut watch = test.watch().await;
     let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     summarizer.held().await;
     let passes = runs("k4", "cargo test -p parser", false, "test result: ok. 11 passed; 0 failed; 0 ignored");
     append(&test, &session, vec![passes, says("u4", "Ana says it can go out with the Zanzibar build.")]).await;
@@ -266,34 +266,36 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     append(&test, &session, [vec![says("u0", "Continue")], work()].concat()).await;
     append(&test, &session, conversation("a3 \"Go on.\"")).await;
     compact(&test, &session, "a3").await;
-    let (info, words) = test.app.session_with_words(&session).await.expect("the session");
-    let of = async |id: &str| test.app.get_message(&session, id).await.expect("a message").0.id;
+    let (info, words) = test.app.sessions().with_words(&session).await.expect("the session");
+    let of = async |id: &str| test.app.messages().get(&session, id).await.expect("a message").0.id;
     let (u0, u1, u2) = (of("u0").await, of("u1").await, of("u2").await);
     let messages: Vec<_> = words.lines.iter().map(|(_, message)| *message).collect();
     assert_eq!((messages, words.marked.len()), (vec![Some(u1), Some(u2)], 0), "{:?}", words.lines);
     // It changes neither the view nor what is there of the summary, and is said to watchers.
     let view = test.context(&session).await;
-    let marked = test.app.mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
+    let marked = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
     assert!(marked.revision > info.session.revision);
     assert_eq!(test.context(&session).await.hash, view.hash);
     let event = test.events().await.pop().expect("an event");
     assert_eq!(event.body, EventBody::WordsMarked { message: u1, stance: Some(WordsStance::Struck) });
-    let again = test.app.mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
+    let again = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
     assert_eq!(again.revision, marked.revision, "the same is said once");
-    let now = async || test.app.session_with_words(&session).await.expect("the session").1;
+    let now = async || test.app.sessions().with_words(&session).await.expect("the session").1;
     assert_eq!((now().await.lines, now().await.marked), (words.lines, vec![(u1, WordsStance::Struck)]));
     // An undo takes back the mark, not the summary, and nothing waits for it; a redo brings it back.
-    let (undone, _) = test.app.undo(&session, None).await.expect("undone");
+    let (undone, _) = test.app.compactions().undo(&session, None).await.expect("undone");
     assert!(matches!(undone, Reversed::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1), "{undone:?}");
     assert_eq!((now().await.lines.len(), now().await.marked.len()), (2, 0));
-    let guards = test.app.get_session(&session).await.expect("the session").session.guards;
+    let guards = test.app.sessions().get(&session).await.expect("the session").session.guards;
     assert_eq!(guards.hold_turns, 0, "{guards:?}");
-    test.app.redo(&session, None).await.expect("redone");
-    test.app.mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
+    test.app.compactions().redo(&session, None).await.expect("redone");
+    test.app.messages().mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
     // Only what people said can be kept.
-    let refused = test.app.mark_words(&session, "a3", Some(WordsStance::Kept)).await.expect_err("an agent's");
+    let refused =
+        test.app.messages().mark_words(&session, "a3", Some(WordsStance::Kept)).await.expect_err("an agent's");
     assert_eq!(refused.reason, Reason::BoundaryInvalid);
-    let refused = test.app.mark_words(&session, "nothing", Some(WordsStance::Struck)).await.expect_err("unknown");
+    let refused =
+        test.app.messages().mark_words(&session, "nothing", Some(WordsStance::Struck)).await.expect_err("unknown");
     assert_eq!(refused.reason, Reason::MessageNotFound);
     let summary = async |id: &str| {
         append(&test, &session, vec![NewMessage::sealed(Role::Assistant, vec![text(&filler("more", 4_000))])]).await;
@@ -307,18 +309,25 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     let summary_parts = parts(&test, &session).await.join("\n");
     assert!(!summary_parts.contains("tide tables") && summary_parts.contains("“Continue”"), "{summary_parts}");
     // A fork has the marks.
-    let fork =
-        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0.session;
-    let of_fork = test.app.session_with_words(&fork.id.to_string()).await.expect("the fork").1;
+    let fork = test
+        .app
+        .sessions()
+        .fork(&session, ForkPoint::default(), None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session;
+    let of_fork = test.app.sessions().with_words(&fork.id.to_string()).await.expect("the fork").1;
     assert_eq!(of_fork.marked, [(u0, WordsStance::Kept), (u1, WordsStance::Struck)]);
     // What is left to the summarizer again is as before.
     for id in ["u0", "u1"] {
-        test.app.mark_words(&session, id, None).await.expect("marked");
+        test.app.messages().mark_words(&session, id, None).await.expect("marked");
     }
     let said = summary("a5").await;
     assert!(said.len() == 2 && said[0].contains(ASKED) && said[1].contains("Do not push"), "{said:?}");
     // A mark goes with what was said.
-    test.app.mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
+    test.app.messages().mark_words(&session, "u0", Some(WordsStance::Kept)).await.expect("marked");
     erase(&test, &session, "u0").await;
     let said = summary("a6").await;
     assert!(said.len() == 2 && !said.concat().contains("Continue"), "{said:?}");

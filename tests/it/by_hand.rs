@@ -16,23 +16,25 @@ async fn a_summary_by_hand_ends_where_requested() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "u5", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u5", &[text("in other words")], None).await.expect("edited");
     let mut watch = test.watch().await;
     for (tail_start, summary, first) in
         [("a2", "s1", "assistant shown: a2 was here and"), ("u5", "s2", "user shown: in other words")]
     {
-        let planned = test.app.plan_compaction(&session, &from(tail_start)).await.expect("a plan");
-        let started = test.once(tail_start, "").start_compaction(&session, from(tail_start)).await.expect("started");
+        let planned = test.app.compactions().plan(&session, &from(tail_start)).await.expect("a plan");
+        let started =
+            test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("started").answer;
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
         // Behind a summary in the assistant's words, somebody asks for a reply.
         let is_own = |line: &String| !line.starts_with("user filler");
         let lines: Vec<String> = shown(&test.context(&session).await).into_iter().filter(is_own).collect();
         assert_eq!(lines[1..3], [format!("assistant summary: {summary}"), first.to_owned()], "{lines:?}");
-        let outcome = test.app.get_compaction(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
+        let outcome = test.app.compactions().get(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
         assert_eq!((planned.covered, planned.tail_start), (outcome.covered, outcome.tail_start), "as it was planned");
         // A repeated request gets the same answer, although the tail already begins at the message.
-        let again = test.once(tail_start, "").start_compaction(&session, from(tail_start)).await.expect("answered");
+        let again =
+            test.once(tail_start, "").compactions().start(&session, from(tail_start)).await.expect("answered").answer;
         assert_eq!((again.0.id, again.0.state), (started.0.id, CompactionState::Done));
     }
     assert_eq!(script.asked().iter().map(|input| input.messages.len()).collect::<Vec<_>>(), [3, 5]);
@@ -61,12 +63,12 @@ async fn a_tail_that_cannot_start_there_is_refused() {
         (within("u3", "u2"), Reason::NothingToCompact),
         (within("u3", "u3"), Reason::NothingToCompact),
     ] {
-        let refused = test.app.start_compaction(&session, wanted.clone()).await;
+        let refused = test.app.compactions().start(&session, wanted.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{wanted:?}");
     }
     assert_eq!(test.revision(&session).await, before);
-    test.app.rewind(&session, "a2", None).await.expect("rewound");
-    let refused = test.app.start_compaction(&session, from("u3")).await;
+    test.app.messages().rewind(&session, "a2", None).await.expect("rewound");
+    let refused = test.app.compactions().start(&session, from("u3")).await;
     assert_eq!(refused.expect_err("it is rewound").reason, Reason::BoundaryInvalid);
 }
 
@@ -80,15 +82,15 @@ async fn messages_before_a_summary_by_hand_stay() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
     let before = shown(&test.context(&session).await);
-    let planned = test.app.plan_compaction(&session, &within("u2", "u5")).await.expect("a plan");
-    let (started, _) = test.app.start_compaction(&session, within("u2", "u5")).await.expect("started");
+    let planned = test.app.compactions().plan(&session, &within("u2", "u5")).await.expect("a plan");
+    let (started, _) = test.app.compactions().start(&session, within("u2", "u5")).await.expect("started").answer;
     test.settled().await;
     let lines = shown(&test.context(&session).await);
     let expected = [&before[..2], &lines[2..4], &before[8..]].concat();
     assert_eq!((lines.clone(), lines[3].as_str()), (expected, "assistant summary: s1"));
-    let done = test.app.get_compaction(&started.id.to_string()).await.expect("done");
+    let done = test.app.compactions().get(&started.id.to_string()).await.expect("done");
     let outcome = done.outcome.expect("an outcome");
     assert_eq!((outcome.covered.clone(), outcome.covered_count), (planned.covered, planned.covered_count));
     assert_eq!((outcome.covered_count, planned.retained.len()), (8, 2), "what stays is covered as well");
@@ -97,15 +99,15 @@ async fn messages_before_a_summary_by_hand_stay() {
     assert_eq!((asked[0].messages.len(), first.as_deref()), (6, Some("u2")), "nobody tells of what stays");
 
     // The next summary covers everything.
-    let again = test.app.start_compaction(&session, within("u5", "u6")).await;
+    let again = test.app.compactions().start(&session, within("u5", "u6")).await;
     assert_eq!(again.expect_err("there is a summary").reason, Reason::BoundaryInvalid);
-    test.app.start_compaction(&session, from("u6")).await.expect("started");
+    test.app.compactions().start(&session, from("u6")).await.expect("started");
     test.settled().await;
     assert_eq!(script.asked()[1].messages.len(), 4, "two that stayed, and two more");
     assert_eq!(shown(&test.context(&session).await).len(), 2 + 2);
     assert_eq!(test.findings().await, []);
     for _ in 0..2 {
-        test.app.undo(&session, None).await.expect("undone");
+        test.app.compactions().undo(&session, None).await.expect("undone");
     }
     assert_eq!(shown(&test.context(&session).await), before);
 }
@@ -115,9 +117,9 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.edit(&session, "a1", &[text("in other words")], None).await.expect("edited");
-    test.app.pin(&session, "u1").await.expect("pinned");
-    test.app.start_compaction(&session, within("u2", "u5")).await.expect("started");
+    test.app.messages().edit(&session, "a1", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
+    test.app.compactions().start(&session, within("u2", "u5")).await.expect("started");
     test.settled().await;
     // Pinned messages follow the summary. Each is shown once, and unpinning removes nothing.
     let heads = |lines: &[String]| {
@@ -134,11 +136,11 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
         [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()
     };
     let seen = async || heads(&shown(&test.context(&session).await));
-    test.app.pin(&session, "a1").await.expect("pinned");
+    test.app.messages().pin(&session, "a1").await.expect("pinned");
     assert_eq!(seen().await, with(&[], &[request, edit]));
-    test.app.unpin(&session, "u1").await.expect("unpinned");
+    test.app.messages().unpin(&session, "u1").await.expect("unpinned");
     assert_eq!(seen().await, with(&[request], &[edit]));
-    test.app.unpin(&session, "a1").await.expect("unpinned");
+    test.app.messages().unpin(&session, "a1").await.expect("unpinned");
     assert_eq!(seen().await, with(&[request, edit], &[]));
     assert_eq!(test.findings().await, []);
 }
@@ -152,9 +154,9 @@ async fn nothing_replaces_a_summary_by_hand_of_a_part_of_the_view() {
     test.settled().await;
     let before = shown(&test.context(&session).await);
     for wanted in [within("u20", "u22"), within("u2", "u4")] {
-        let (started, _) = test.app.start_compaction(&session, wanted).await.expect("started");
+        let (started, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
         test.settled().await;
-        let ended = test.app.get_compaction(&started.id.to_string()).await.expect("an end");
+        let ended = test.app.compactions().get(&started.id.to_string()).await.expect("an end");
         assert_eq!(ended.failure.expect("a reason").reason.as_str(), "NO_GAIN");
     }
     assert_eq!(shown(&test.context(&session).await), before);
@@ -167,7 +169,7 @@ async fn only_the_head_is_sent_if_the_policy_chooses_the_tail() {
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     test.append(&session, "u7 120000c\na7 \"read\"").await;
-    test.app.start_compaction(&session, within("u3", "")).await.expect("started");
+    test.app.compactions().start(&session, within("u3", "")).await.expect("started");
     test.settled().await;
     let view = test.context(&session).await;
     let ids = view.messages.iter().filter_map(|message| message.source);
@@ -185,13 +187,13 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     test.append(&session, &turns(7, 8, 1_100)).await;
     let before = shown(&test.context(&session).await);
     let supply = async |tail_start: &str| {
         let new = NewSummary { text: "S2".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new).await
+        test.app.compactions().supply_summary(&session, new).await
     };
     // The requests stay beside the summary, the replies do not, and no message is between them and the tail.
     for tail_start in ["u1", "u3", "a4", "u7"] {
@@ -210,16 +212,17 @@ async fn requests_for_different_tails_are_not_the_same() {
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     let start = async |tail_start: &str| {
-        let (compaction, joined) = test.app.start_compaction(&session, from(tail_start)).await.expect("started");
+        let (compaction, joined) =
+            test.app.compactions().start(&session, from(tail_start)).await.expect("started").answer;
         (compaction.id, joined)
     };
     let (first, _) = start("u3").await;
     script.held().await;
     assert_eq!(start("u3").await, (first, true));
-    let other_head = test.app.start_compaction(&session, within("u2", "u3")).await;
-    let (other_head, joined) = other_head.expect("queued");
+    let other_head = test.app.compactions().start(&session, within("u2", "u3")).await;
+    let (other_head, joined) = other_head.expect("queued").answer;
     assert!(!joined);
-    test.app.cancel_compaction(&other_head.id.to_string()).await.expect("cancelled");
+    test.app.compactions().cancel(&other_head.id.to_string()).await.expect("cancelled");
     let (other, joined) = start("u5").await;
     assert!(other != first && !joined);
     let mut watch = test.watch().await;
@@ -236,15 +239,16 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    let start =
-        async |tail_start: &str| test.app.start_compaction(&session, from(tail_start)).await.expect("started").0.id;
+    let start = async |tail_start: &str| {
+        test.app.compactions().start(&session, from(tail_start)).await.expect("started").answer.0.id
+    };
     start("u3").await;
     script.held().await;
     let late = start("u5").await;
-    test.app.rewind(&session, "a3", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
     script.release();
     test.settled().await;
-    let late = test.app.get_compaction(&late.to_string()).await.expect("a compaction");
+    let late = test.app.compactions().get(&late.to_string()).await.expect("a compaction");
     assert_eq!(late.state, CompactionState::Cancelled);
     assert_eq!(late.failure.expect("a reason").reason.as_str(), "NOTHING_TO_COMPACT");
     assert_eq!(shown(&test.context(&session).await).len(), 2 + 2, "the first one holds");
@@ -259,13 +263,14 @@ async fn a_pinned_part_stays_in_view_with_its_message() {
     let history = test.history(&session).await;
     let message = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
     let part = message.parts[0].id.to_string();
-    test.app.pin(&session, &part).await.expect("pinned");
-    test.app.start_compaction(&session, from("u5")).await.expect("started");
+    test.app.messages().pin(&session, &part).await.expect("pinned");
+    test.app.compactions().start(&session, from("u5")).await.expect("started");
     test.settled().await;
     let shows = async || test.context(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
     assert!(shows().await, "beside the summary that covers what is around it");
-    test.app.unpin(&session, &part).await.expect("unpinned");
+    test.app.messages().unpin(&session, &part).await.expect("unpinned");
     assert!(!shows().await);
-    let error = test.app.pin(&session, "prt_00000000000000000000000000000001").await.expect_err("of no message");
+    let error =
+        test.app.messages().pin(&session, "prt_00000000000000000000000000000001").await.expect_err("of no message");
     assert_eq!(error.reason, Reason::MessageNotFound);
 }

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 async fn write(test: &TestApp, session: &str, actor: &str, messages: Vec<NewMessage>) -> Result<(), Error> {
-    test.by(actor).append(session, messages, None, None).await.map(drop)
+    test.by(actor).messages().append(session, messages, None, None).await.map(drop)
 }
 
 async fn append(test: &TestApp, session: &str, actor: &str, talk: &str) {
@@ -76,7 +76,7 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     append(&test, &session, "one", "t3 result=call_0:third").await;
     let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
     assert_eq!(outputs(&test.context(&session).await), all);
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     assert_eq!(outputs(&test.context(&forked).await), all);
     assert_eq!(test.findings().await, []);
@@ -116,7 +116,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
     // Parts of an open message may do so too.
     append(&test, &session, "one", "a5 \"open\" open").await;
     let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
-    test.by("one").append_parts(&session, "a5", parts).await.expect("added");
+    test.by("one").messages().append_parts(&session, "a5", parts).await.expect("added");
     assert_eq!(outputs(&test.context(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
@@ -137,7 +137,7 @@ async fn a_name_without_such_a_call_is_refused_whole() {
         let refused = write(&test, &session, "one", batch).await.expect_err("refused");
         assert_eq!(refused.reason, reason, "{message} {id}");
         let parts = [naming(id, "x", message)];
-        let refused = test.by("one").edit(&session, "u2", &parts, None).await.expect_err("refused");
+        let refused = test.by("one").messages().edit(&session, "u2", &parts, None).await.expect_err("refused");
         assert_eq!(refused.reason, reason, "{message} {id}");
     }
     assert_eq!(test.revision(&session).await, before);
@@ -153,15 +153,17 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     write(&test, &session, "runner", vec![answer("t2", "c", "second", "a2")]).await.expect("appended");
     for (message, words) in [("a1", "uno"), ("a2", "dos"), ("a2", "deux")] {
         let parts = [text(words), call("c")];
-        test.by("editor").edit(&session, message, &parts, None).await.expect("edited");
+        test.by("editor").messages().edit(&session, message, &parts, None).await.expect("edited");
     }
     assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
     // A result that names the edit answers the original's call, also if that is edited again.
     append(&test, &session, "one", "a3 \"three\" call=e").await;
-    let edit = test.by("editor").edit(&session, "a3", &[text("tres"), call("e")], None).await.expect("edited").ids[0];
+    let edit =
+        test.by("editor").messages().edit(&session, "a3", &[text("tres"), call("e")], None).await.expect("edited").ids
+            [0];
     let edit = longhand::model::ids::MessageId(edit).to_string();
     write(&test, &session, "runner", vec![answer("t3", "e", "third", &edit)]).await.expect("appended");
-    test.by("editor").edit(&session, "a3", &[text("trois"), call("e")], None).await.expect("edited");
+    test.by("editor").messages().edit(&session, "a3", &[text("trois"), call("e")], None).await.expect("edited");
     assert_eq!(outputs(&test.context(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
@@ -181,7 +183,7 @@ async fn a_result_whose_call_was_rewound_answers_no_other_call() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     append(&test, &session, "one", "a2 \"left\" call=c").await;
     append(&test, &session, "two", "a3 \"two\" call=c").await;
-    test.by("one").rewind(&session, "a1", None).await.expect("rewound");
+    test.by("one").messages().rewind(&session, "a1", None).await.expect("rewound");
     append(&test, &session, "three", "a4 \"three\" call=c").await;
     append(&test, &session, "two", "t3 result=c:of-two").await;
     append(&test, &session, "one", "t2 result=c:of-left").await;
@@ -201,7 +203,7 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     append(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    test.by("one").supply_summary(&session, new).await.expect("supplied");
+    test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
     append(&test, &session, "two", "a5 \"two\" call=c").await;
     append(&test, &session, "one", "t1 result=c:of-one").await;
     assert_eq!(answers_to(&test, &session, "two").await, [INTERRUPTED]);
@@ -215,9 +217,9 @@ async fn a_pinned_call_keeps_its_result_and_takes_no_other() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
-    test.by("one").pin(&session, "a1").await.expect("pinned");
+    test.by("one").messages().pin(&session, "a1").await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-    test.by("one").supply_summary(&session, new).await.expect("supplied");
+    test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
     assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
     append(&test, &session, "one", "t3 result=c:again").await;
     assert_eq!(answers_to(&test, &session, "one").await, ["first"]);
@@ -232,14 +234,14 @@ async fn calls_and_results_are_pinned_together_whichever_is_named() {
         append(&test, &session, "one", &format!("{one} call=e\nt3 result=e:of-e\nu2 \"on\"")).await;
         let new =
             NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-        test.by("one").supply_summary(&session, new).await.expect("supplied");
+        test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
         let alone = test.context(&session).await.messages;
-        test.by("one").pin(&session, named).await.expect("pinned");
+        test.by("one").messages().pin(&session, named).await.expect("pinned");
         assert_eq!(answers_to(&test, &session, "one").await, ["of-c", "of-d"], "{named}");
         let pinned = test.revision(&session).await;
-        test.by("one").pin(&session, "t1").await.expect("pinned already");
+        test.by("one").messages().pin(&session, "t1").await.expect("pinned already");
         assert_eq!(test.revision(&session).await, pinned, "each is pinned once");
-        test.by("one").unpin(&session, "t2").await.expect("unpinned");
+        test.by("one").messages().unpin(&session, "t2").await.expect("unpinned");
         assert_eq!(test.context(&session).await.messages, alone, "{named}");
         assert_eq!(test.findings().await, []);
     }
@@ -251,11 +253,11 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
-    let behind = test.app.fork_session(&session, at, None, String::new()).await.expect("forked");
-    let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let behind = test.app.sessions().fork(&session, at, None, String::new()).await.expect("forked").answer;
+    let whole = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let (behind, whole) = (behind.0.session.id.to_string(), whole.expect("forked").0.session.id.to_string());
-    test.by("one").rewind(&whole, "a1", None).await.expect("rewound");
-    test.by("one").rewind(&session, "a1", None).await.expect("rewound");
+    test.by("one").messages().rewind(&whole, "a1", None).await.expect("rewound");
+    test.by("one").messages().rewind(&session, "a1", None).await.expect("rewound");
     for session in [&behind, &whole, &session] {
         assert_eq!(answers_to(&test, session, "one").await, [INTERRUPTED]);
         append(&test, session, "one", "t2 result=c:second\na3 \"then\" call=c").await;
@@ -271,10 +273,14 @@ async fn an_edited_result_answers_what_the_original_does() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
-    test.by("editor").edit(&session, "t1", &[result("c", "shorter")], None).await.expect("edited");
+    test.by("editor").messages().edit(&session, "t1", &[result("c", "shorter")], None).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
     // A call added by an edit waits for its result.
-    test.by("editor").edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None).await.expect("edited");
+    test.by("editor")
+        .messages()
+        .edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None)
+        .await
+        .expect("edited");
     append(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
     assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
     assert_eq!(test.findings().await, []);
@@ -384,7 +390,7 @@ async fn a_result_answers_the_call_of_the_rule_in_any_order_of_arrival() {
                 append(&test, &session, actor, &talk.join("\n")).await;
                 if forks && number == batches.len() / 2 {
                     let at = ForkPoint::default();
-                    let fork = test.app.fork_session(&session, at, None, String::new()).await;
+                    let fork = test.app.sessions().fork(&session, at, None, String::new()).await;
                     session = fork.expect("forked").0.session.id.to_string();
                 }
             }

@@ -125,7 +125,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     talk[1].parts[0].client_id = Some("thought".to_owned());
     (talk[1].model, talk[1].provider) = ("m".to_owned(), "p".to_owned());
     talk[1].origin_time = Some(Timestamp(7));
-    test.by("agent").append(&session, talk.clone(), None, None).await.expect("appended");
+    test.by("agent").messages().append(&session, talk.clone(), None, None).await.expect("appended");
     let view = test.context(&session).await;
     let expected = [
         (Some("{ \"z\": 1.0e0 }".to_owned()), vec![None]),
@@ -141,23 +141,23 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     assert_eq!(reply.create_time, stored[1].create_time);
 
     // A fork has the same view, and so has the view as of the revision.
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     test.append(&session, "u3 \"three\"").await;
     for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {
         let request = ContextRequest { as_of: at, ..ContextRequest::default() };
-        let again = test.app.context(view_of, request).await.expect("a view");
+        let again = test.app.views().get(view_of, request).await.expect("a view");
         assert_eq!((again.hash, &again.messages), (view.hash, &view.messages));
     }
     // A caller that holds the view gets the new messages; a view that differs only in metadata is not the same view.
     let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
-    let delta = test.app.context(&session, known.clone()).await.expect("a view");
+    let delta = test.app.views().get(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
     assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
     let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
-    test.by("agent").append(&other, talk, None, None).await.expect("appended");
-    assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
+    test.by("agent").messages().append(&other, talk, None, None).await.expect("appended");
+    assert_eq!(test.app.views().get(&other, known).await.expect("a view").known_count, 0);
 }
 
 #[tokio::test]
@@ -167,13 +167,13 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
     test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
     let open = test.context(&session).await;
     let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
-    test.app.finish_message(&session, "a2", finish, None).await.expect("sealed");
+    test.app.messages().finish(&session, "a2", finish, None).await.expect("sealed");
     let known = ContextRequest {
         known_hash: Some(open.hash.to_vec()),
         known_revision: Some(open.revision),
         ..ContextRequest::default()
     };
-    let delta = test.app.context(&session, known).await.expect("a view");
+    let delta = test.app.views().get(&session, known).await.expect("a view");
     let reason = |message: &ViewMessage| message.original_fields.as_ref().and_then(|carried| carried.finish_reason);
     assert_eq!(
         (delta.known_count, delta.messages.iter().map(reason).collect::<Vec<_>>()),
@@ -192,7 +192,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     ];
     talk[1].parts = vec![with_metadata(talk[1].parts.remove(0), "{\"exit\":0}")];
     talk[1].metadata_json = Some("{\"whole\":true}".to_owned());
-    test.app.append(&session, talk, None, None).await.expect("appended");
+    test.app.messages().append(&session, talk, None, None).await.expect("appended");
     for turn in 94..98 {
         test.append(
             &session,
@@ -217,7 +217,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     };
     let whole = test.context(&session).await;
     assert_eq!(metadata(&of(&whole, "a90")), [Some("{\"signature\":\"a\"}".to_owned()), Some("{\"id\":1}".to_owned())]);
-    let shorter = test.app.context(&session, request).await.expect("a view");
+    let shorter = test.app.views().get(&session, request).await.expect("a view");
     for message in &shorter.messages {
         for part in message.parts.iter().filter(|part| part.shortened.is_some()) {
             assert!(part.metadata_json.is_none() || matches!(*part.body, PartBody::ToolResult(_)), "{part:?}");
@@ -225,7 +225,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = of(&test.context(&session).await, "t90");
@@ -245,8 +245,12 @@ async fn derived_messages_have_no_client_fields() {
         tail_start: "u3".to_owned(),
         ..Default::default()
     };
-    test.app.supply_summary(&session, new).await.expect("supplied");
-    test.by("editor").edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None).await.expect("edited");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
+    test.by("editor")
+        .messages()
+        .edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None)
+        .await
+        .expect("edited");
     let view = test.context(&session).await;
     for message in &view.messages {
         assert_eq!(message.original_fields.is_some(), message.kind == ViewKind::Shown, "{message:?}");

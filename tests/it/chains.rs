@@ -38,7 +38,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     let session = test.manual_session().await;
     let by_hand = r#"{"trigger": {"auto": false}, "guards": {"minimum_gain_tokens": 1}}"#;
     let change = SessionChange { policy_override_json: Some(by_hand.to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy");
+    test.app.sessions().update(&session, change).await.expect("a policy");
     test.append(&session, &turns(1, 4, 400)).await;
     // The views before each compaction: their hashes and numbers of messages.
     let mut before = Vec::new();
@@ -47,7 +47,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
         test.append(&session, &turns(first, first + 3, 400)).await;
         let view = test.context(&session).await;
         before.push((view.hash, view.messages.len()));
-        let started = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await;
+        let started = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
         started.unwrap_or_else(|error| panic!("{number}: {error}"));
         test.settled().await;
         let view = test.context(&session).await;
@@ -57,9 +57,9 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     assert_eq!(script.asked().len(), COMPACTIONS);
     // Undoing the last one restores exactly the view before it; the others have later messages after them.
     for (undone_count, (hash, length)) in before.iter().rev().enumerate() {
-        test.app.undo(&session, None).await.expect("there is one");
+        test.app.compactions().undo(&session, None).await.expect("there is one");
         let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
-        let view = test.app.context(&session, known).await.expect("a view");
+        let view = test.app.views().get(&session, known).await.expect("a view");
         assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");
         assert_eq!(view.messages.len(), 8 * undone_count, "and what came later follows");
         if undone_count == 0 {
@@ -148,7 +148,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
                 view: Some(view.token),
                 ..Finish::default()
             });
-            test.app.append(&session, reply, None, None).await.expect("appended");
+            test.app.messages().append(&session, reply, None, None).await.expect("appended");
             test.settled().await;
         }
         let ends = ends(&test, &session).await;

@@ -22,7 +22,7 @@ async fn append_much(test: &TestApp, session: &str, seeds: std::ops::Range<u64>)
     for seed in seeds {
         let mut messages = crate::support::conversation("u \"much\"");
         messages[0].parts = vec![NewPart::new(PartBody::Text(noise(seed)))];
-        test.app.append(session, messages, None, None).await.expect("appended");
+        test.app.messages().append(session, messages, None, None).await.expect("appended");
     }
 }
 
@@ -30,7 +30,7 @@ async fn append_much(test: &TestApp, session: &str, seeds: std::ops::Range<u64>)
 /// so once it has committed another append, that one has ended.
 async fn pending(test: &TestApp, session: &str) -> i64 {
     test.append(session, "u \"little\"").await;
-    test.app.server_info().await.expect("the state").checkpoints.pending_bytes
+    test.app.daemon().info().await.expect("the state").checkpoints.pending_bytes
 }
 
 #[tokio::test]
@@ -47,5 +47,5 @@ async fn failed_checkpoints_are_reported() {
     append_much(&test, &session, 5..6).await;
     let folded = pending(&test, &session).await;
     assert!(folded < FOLDED_FROM, "{folded} bytes");
-    assert_eq!(test.app.server_info().await.expect("the state").checkpoints.failures, 0);
+    assert_eq!(test.app.daemon().info().await.expect("the state").checkpoints.failures, 0);
 }

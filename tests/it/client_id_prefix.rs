@@ -25,7 +25,7 @@ fn said(line: &str, id: &str) -> NewMessage {
 }
 
 async fn say(test: &TestApp, session: &str, line: &str, id: &str) {
-    test.app.append(session, vec![said(line, id)], None, None).await.expect("appended");
+    test.app.messages().append(session, vec![said(line, id)], None, None).await.expect("appended");
 }
 
 fn list(prefix: &str) -> ListMessages {
@@ -33,7 +33,7 @@ fn list(prefix: &str) -> ListMessages {
 }
 
 async fn page(test: &TestApp, session: &str, list: &ListMessages) -> Result<MessagePage, Error> {
-    test.app.list_messages(session, list.clone()).await
+    test.app.messages().list(session, list.clone()).await
 }
 
 /// The client ids and revisions of a list, read in pages of this many messages.
@@ -70,12 +70,12 @@ async fn filled(test: &TestApp) -> String {
     for session in [&session, &other] {
         for number in [7, 3, 11, 5, 2] {
             let batch = vec![record(&format!("c/{number:02}"), "x"), record(&format!("w/{number:02}"), "y")];
-            test.app.append(session, batch, None, None).await.expect("appended");
+            test.app.messages().append(session, batch, None, None).await.expect("appended");
         }
         say(test, session, "u \"a question\"", "c/u1").await;
         say(test, session, "a \"an answer\"", "c/a1").await;
         let again = vec![record("c/03", "newer"), record("c/\u{10ffff}", "z"), record("c", "short")];
-        test.app.append(session, again, None, None).await.expect("appended");
+        test.app.messages().append(session, again, None, None).await.expect("appended");
     }
     session
 }
@@ -107,9 +107,9 @@ async fn a_prefix_selects_messages_in_the_order_of_their_client_ids() {
 async fn messages_that_a_prefix_selects_have_the_states_that_every_list_gives_them() {
     let test = TestApp::start().await;
     let session = filled(&test).await;
-    test.app.edit(&session, "c/u1", &[text("another question")], None).await.expect("edited");
+    test.app.messages().edit(&session, "c/u1", &[text("another question")], None).await.expect("edited");
     say(&test, &session, "u \"more\"", "c/u2").await;
-    test.app.rewind(&session, "c/a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "c/a1", None).await.expect("rewound");
     let found = page(&test, &session, &list("c/")).await.expect("a page");
     let states: Vec<_> = found
         .messages
@@ -130,14 +130,18 @@ async fn a_fork_lists_what_it_inherits_among_its_own() {
     let session = filled(&test).await;
     say(&test, &session, "a \"begin\" open", "c/open").await;
     let fork = async |of: &str| {
-        let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(of, ForkPoint::default(), None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let child = fork(&session).await;
-    test.app.append(&child, vec![record("c/03", "of the fork"), record("c/04", "own")], None, None).await.expect("own");
-    test.app.append(&session, vec![record("c/05", "later")], None, None).await.expect("later");
+    test.app
+        .messages()
+        .append(&child, vec![record("c/03", "of the fork"), record("c/04", "own")], None, None)
+        .await
+        .expect("own");
+    test.app.messages().append(&session, vec![record("c/05", "later")], None, None).await.expect("later");
     let grandchild = fork(&child).await;
-    test.app.append(&grandchild, vec![record("c/01", "own")], None, None).await.expect("own");
+    test.app.messages().append(&grandchild, vec![record("c/01", "own")], None, None).await.expect("own");
     for session in [&session, &child, &grandchild] {
         for reverse in [false, true] {
             let list = ListMessages { reverse, ..list("c/") };
@@ -159,7 +163,7 @@ async fn a_page_can_be_short_before_the_end() {
     let count = limits::PREFIX_SCAN_MAX + 10;
     let records: Vec<NewMessage> = (0..count).map(|number| record(&format!("c/{number:05}"), "x")).collect();
     for batch in records.chunks(limits::BATCH_MESSAGES_MAX) {
-        test.app.append(&session, batch.to_vec(), None, None).await.expect("appended");
+        test.app.messages().append(&session, batch.to_vec(), None, None).await.expect("appended");
     }
     say(&test, &session, "u \"the only message\"", "c/z").await;
     let mut list = ListMessages { records: false, ..list("c/") };

@@ -92,7 +92,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     test.until("a job that waits", async || jobs(&test).await == (1, 2)).await;
     for session in [&first, &second] {
         let running = test.context(session).await.pending.expect("a compaction").to_string();
-        test.app.cancel_compaction(&running).await.expect("cancelled");
+        test.app.compactions().cancel(&running).await.expect("cancelled");
     }
     // The third job may have been claimed by now: a stop makes it ready again.
     let directory = test.stop().await;

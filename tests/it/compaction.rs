@@ -82,12 +82,13 @@ fn terminal(watch: &Watch) -> usize {
 async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction, bool) {
     let started = test
         .app
-        .start_compaction(
+        .compactions()
+        .start(
             session,
             NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
         )
         .await;
-    started.expect("there is something to compact")
+    started.expect("there is something to compact").answer
 }
 
 #[tokio::test]
@@ -121,7 +122,7 @@ async fn crossing_the_threshold_compacts_once() {
     let covered = usize::try_from(outcome.covered_count).expect("small");
     assert_eq!(script.asked()[0].messages.len(), covered);
     assert_eq!(covered + (tail.len() - 2), 18, "covered or shown");
-    let listed = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    let listed = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!((listed.state, listed.outcome), (CompactionState::Done, Some(*outcome)));
     assert_eq!(test.history(&session).await.len(), 18, "the history is as it was written");
 }
@@ -222,7 +223,7 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
     let failed = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUMMARIZER_UNAVAILABLE");
-    let ended = test.app.get_compaction(&compaction.id.to_string()).await.expect("it is listed");
+    let ended = test.app.compactions().get(&compaction.id.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Dead);
     check_ends(&test).await;
 }
@@ -244,7 +245,7 @@ async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
 
 async fn override_policy(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
     test.settled().await;
 }
 
@@ -296,7 +297,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
 #[tokio::test]
 async fn a_rewind_under_a_running_summary_supersedes_it() {
     let (script, test, session, mut watch) = running([hold("S1")]).await;
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     script.release();
     let EventBody::CompactionCancelled { failure, compaction } =
         watch.wait_for(EventKind::CompactionCancelled).await.body
@@ -304,7 +305,7 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
         panic!("another body")
     };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
-    let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    let ended = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
     assert_eq!(shown(&test.context(&session).await).len(), 2);
     check_ends(&test).await;
@@ -318,14 +319,14 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
     // The messages before the first request are left out, so that no summary will cover them.
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
     assert_eq!(test.context(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
     let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
@@ -338,7 +339,7 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
 #[tokio::test]
 async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
     let (script, test, session, mut watch) = running([hold("S1")]).await;
-    test.app.edit(&session, "u9", &[crate::support::text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u9", &[crate::support::text("better")], None).await.expect("edited");
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     let lines = shown(&test.context(&session).await);
@@ -372,7 +373,7 @@ async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
 async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
     let test = TestApp::with(ScriptedSummarizer::new([line("S1"), line("S1")])).await;
     let session = small(&test).await;
-    let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None);
+    let crossing = test.app.messages().append(&session, conversation(&turns(9, 9, WORDS)), None, None);
     assert!(crossing.await.expect("appended").context.due);
     // The scheduler has not run: nothing was awaited since.
     let test = test.kill().await;
@@ -392,7 +393,7 @@ async fn a_cancelled_compaction_changes_nothing() {
     script.held().await;
     let (queued, _) = start(&test, &session, "other").await;
     let revision = test.revision(&session).await;
-    let cancel = async |id: String| test.app.cancel_compaction(&id).await;
+    let cancel = async |id: String| test.app.compactions().cancel(&id).await;
     let waiting = cancel(queued.id.to_string()).await.expect("cancelled");
     assert_eq!(waiting.state, CompactionState::Cancelled);
     assert_eq!(test.revision(&session).await, revision, "what never began has no end in the log");
@@ -431,11 +432,11 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
-    let (undone, receipt) = test.app.undo(&session, None).await.expect("undone");
+    let (undone, receipt) = test.app.compactions().undo(&session, None).await.expect("undone");
     let Reversed::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
-    let error = test.app.undo(&session, None).await.expect_err("there was one");
+    let error = test.app.compactions().undo(&session, None).await.expect_err("there was one");
     assert_eq!(error.reason, Reason::NothingToUndo);
     // The view is over the threshold again, but an undo holds automatic compactions.
     test.append(&session, "a10 \"more\"").await;
@@ -454,7 +455,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
     let mut watch = test.watch().await;
     cross(&test, &session).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     // The scheduler may be evaluating the session at this moment, and treat it as held.
     test.append(&session, "u10 \"go on\"").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -476,11 +477,11 @@ async fn undo_pops_the_newest_compaction() {
         assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "chained summaries are one");
     }
     test.append(&session, "a30 \"later messages stay\"").await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert!(lines.contains(&"assistant summary: s1".to_owned()));
     assert!(lines.contains(&"assistant shown: later messages stay".to_owned()));
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines.len(), 49, "everything is back: {lines:?}");
     check_ends(&test).await;
@@ -506,12 +507,13 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let seen = test.context(&session).await.token;
     // Usage of a view that is still current counts, whatever the estimate.
     let app = &test.app;
-    let appended = app.append(&session, reply(5_600, Some(seen.clone())), None, None).await.expect("appended");
+    let appended =
+        app.messages().append(&session, reply(5_600, Some(seen.clone())), None, None).await.expect("appended");
     assert_eq!((appended.context.context_tokens, appended.context.due), (Some(5_610), true));
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     for view in [Some(seen), None] {
-        let appended = app.append(&session, reply(5_600, view.clone()), None, None).await;
+        let appended = app.messages().append(&session, reply(5_600, view.clone()), None, None).await;
         let usage = appended.expect("appended").context;
         assert!(!usage.due && usage.context_tokens.is_some_and(|tokens| tokens < 5_000), "{view:?}: {usage:?}");
         let found = watch.wait_for(EventKind::UsageRecorded).await;
@@ -521,7 +523,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 1);
     let seen = test.context(&session).await.token;
-    let fresh = app.append(&session, reply(5_600, Some(seen)), None, None).await.expect("appended");
+    let fresh = app.messages().append(&session, reply(5_600, Some(seen)), None, None).await.expect("appended");
     assert!(fresh.context.due);
     check_ends(&test).await;
 }
@@ -532,7 +534,7 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let all = conversation(&turns(1, 9, WORDS));
     let wide = Some(window(200_000, 1_000));
-    let usage = test.app.append(&session, all, wide, None).await.expect("appended").context;
+    let usage = test.app.messages().append(&session, all, wide, None).await.expect("appended").context;
     assert_eq!((usage.due, usage.window_tokens, usage.due_tokens), (true, 200_000, Some(199_000)));
     let mut watch = test.watch().await;
     let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
@@ -556,7 +558,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.start_compaction(&session, NewCompaction::of(kind)).await;
+        let refused = test.app.compactions().start(&session, NewCompaction::of(kind)).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
@@ -570,7 +572,7 @@ async fn an_archived_session_is_left_alone() {
     test.settled().await;
     let messages = conversation(&turns(9, 9, WORDS));
     // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
-    let append = test.app.append(&session, messages, None, None);
+    let append = test.app.messages().append(&session, messages, None, None);
     let key = test.longhand.store().sessions().find(&Visibility::default(), &session).await.expect("a session");
     let archive = test.longhand.store().sessions().set_state(key, SessionState::Archived, Requester::default());
     let (appended, archived) = futures::future::join(append, archive).await;
@@ -588,7 +590,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let mut watch = test.watch().await;
     let whole = test.context(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune));
+    let ask = || test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune));
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")
@@ -614,7 +616,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     assert!(outcome.tokens_after < outcome.tokens_before);
     assert_eq!(test.history(&session).await, history);
     assert_eq!(ask().await.expect_err("done").reason, Reason::NothingToCompact);
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(test.context(&session).await.hash, whole);
     check_ends(&test).await;
 }
@@ -650,7 +652,9 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let supply = async |new, caller: Caller| caller.supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| {
+        caller.compactions().supply_summary(&session, new).await.map(|supplied| supplied.answer)
+    };
     let (compaction, receipt) = supply(summary("u3", "a3"), test.once("s", "1")).await.expect("supplied");
     assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
     let lines = shown(&test.context(&session).await);
@@ -687,11 +691,11 @@ async fn a_summary_that_does_not_fit_the_session_is_refused() {
         (summary("u3", "nobody"), Reason::MessageNotFound),
         (expecting(before - 1), Reason::RevisionMismatch),
     ] {
-        let refused: Result<_, Error> = test.app.supply_summary(&session, new.clone()).await;
+        let refused: Result<_, Error> = test.app.compactions().supply_summary(&session, new.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
     }
     assert_eq!(test.revision(&session).await, before);
-    test.app.supply_summary(&session, expecting(before)).await.expect("nothing came since");
+    test.app.compactions().supply_summary(&session, expecting(before)).await.expect("nothing came since");
 }
 
 #[tokio::test]
@@ -699,7 +703,9 @@ async fn a_supplied_summary_covers_nothing_that_is_still_written() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
-    let supply = async |new, caller: Caller| caller.supply_summary(&session, new).await;
+    let supply = async |new, caller: Caller| {
+        caller.compactions().supply_summary(&session, new).await.map(|supplied| supplied.answer)
+    };
     let (first, receipt) = supply(summary("", ""), test.once("s", "1")).await.expect("supplied");
 
     test.append(&session, "u2 \"three\"\na2 open").await;
@@ -743,7 +749,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let mut watch = test.watch().await;
-    let report = || test.app.report_overflow(&session, refused("prompt is too long: 9 tokens"));
+    let report = || test.app.compactions().report_overflow(&session, refused("prompt is too long: 9 tokens"));
     let (started, joined) = report().await.expect("taken");
     assert_eq!((started.request.trigger, joined), (Trigger::Overflow, false));
     watch.wait_for(EventKind::Compacted).await;
@@ -751,7 +757,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let last = lines.last().expect("a view");
     assert!(last.contains("what does the plot") && last.contains("[attached image/png: plot.png]"), "{lines:?}");
     let page =
-        test.app.list_messages(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
+        test.app.messages().list(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
     let original = page.await.expect("a page").messages.remove(0);
     assert!(original.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_))), "the original is kept");
     assert_eq!(report().await.expect_err("once is enough").reason, Reason::OverflowAgain);
@@ -764,7 +770,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
 async fn reports_without_an_overflow_or_with_automatic_compaction_off_are_refused() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
-    let report = |message: &str| test.app.report_overflow(&session, refused(message));
+    let report = |message: &str| test.app.compactions().report_overflow(&session, refused(message));
     let error = report("rate limit reached, too many requests").await.expect_err("no overflow");
     assert_eq!(error.reason, Reason::OverflowNotRecognized);
     override_policy(&test, &session, "{\"trigger\": {\"auto\": false}}").await;

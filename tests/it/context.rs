@@ -13,7 +13,7 @@ use longhand::policy::pairing;
 use std::time::Duration;
 
 async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
-    test.app.context(session, request).await.expect("a context")
+    test.app.views().get(session, request).await.expect("a context")
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     test.append(&session, "u4 \"more\"").await;
     let grown = ask(&test, &session, knowing(&held)).await;
     assert_eq!((grown.known_count, shown(&grown)), (6, vec!["user shown: more".to_owned()]));
-    test.app.edit(&session, "u3", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u3", &[text("better")], None).await.expect("edited");
     let edited = ask(&test, &session, knowing(&grown)).await;
     assert_eq!((edited.known_count, edited.messages.len()), (4, 3), "up to the first difference");
     let whole = test.context(&session).await;
@@ -41,7 +41,7 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     let unknown = ContextRequest { known_hash: Some(vec![7; 32]), ..ContextRequest::default() };
     assert_eq!(ask(&test, &session, unknown).await.known_count, 0);
     let short = ContextRequest { known_hash: Some(vec![7; 31]), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
+    assert_eq!(test.app.views().get(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
 }
 
 /// The store's newest event, the session's newest revision, the number of jobs, and of sessions to be evaluated.
@@ -61,7 +61,7 @@ async fn a_large_view_is_compared_with_another_only_if_memory_allows_both() {
         let image = Media { mime_type: "image/png".to_owned(), source, ..Media::default() };
         let mut messages = conversation(&format!("u{number} \"look\""));
         messages[0].parts.push(NewPart::new(PartBody::Media(image)));
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     for number in 1..=4 {
         image(number).await;
@@ -69,7 +69,7 @@ async fn a_large_view_is_compared_with_another_only_if_memory_allows_both() {
     let four = test.context(&session).await;
     image(5).await;
     let five = test.context(&session).await;
-    test.app.rewind(&session, "u3", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u3", None).await.expect("rewound");
     let known = |view: &Context| ContextRequest {
         known_hash: Some(view.hash.to_vec()),
         known_revision: Some(view.revision),
@@ -115,14 +115,14 @@ async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that
     let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
     let words = "u10 \"hi\"\na10 open";
     let messages = conversation(words);
-    let usage = test.app.append(&session, messages, narrow(), None).await.expect("appended").context;
+    let usage = test.app.messages().append(&session, messages, narrow(), None).await.expect("appended").context;
     let own = test.append(&session, words).await.context;
     assert_eq!((usage.window_tokens, usage.due_tokens, usage.due), (6_000, Some(5_000), false));
     let own_tokens = own.context_tokens.expect("known");
     assert_eq!((usage.context_tokens, own_tokens > 5_000), (Some(own_tokens + 70), true));
     let usage = Some(Usage { input: 7_000, ..Usage::default() });
     let finish = Finish { usage, reason: Some(FinishReason::Stop), ..Finish::default() };
-    let sealed = test.app.finish_message(&session, "a10", finish, narrow()).await.expect("sealed");
+    let sealed = test.app.messages().finish(&session, "a10", finish, narrow()).await.expect("sealed");
     assert_eq!(
         (sealed.context.context_tokens, sealed.context.window_tokens, sealed.context.due),
         (Some(7_000), 6_000, false)
@@ -237,14 +237,14 @@ async fn usage_of_a_shortened_view_does_not_count_for_the_whole_one() {
     let short = ask(&test, &session, shorten()).await;
     let whole = test.context(&session).await;
     assert!(short.shortened && short.hash != whole.hash);
-    test.app.finish_message(&session, "a10", finish(&short), None).await.expect("sealed");
+    test.app.messages().finish(&session, "a10", finish(&short), None).await.expect("sealed");
     let mut reply = conversation("a11 \"so\"");
     reply[0].finish = Some(finish(&short));
-    test.app.append(&session, reply, None, None).await.expect("appended");
+    test.app.messages().append(&session, reply, None, None).await.expect("appended");
     assert!(test.context(&session).await.context_tokens >= whole.estimated_tokens);
     let mut reply = conversation("a12 \"so\"");
     reply[0].finish = Some(finish(&whole));
-    test.app.append(&session, reply, None, None).await.expect("appended");
+    test.app.messages().append(&session, reply, None, None).await.expect("appended");
     assert!(test.context(&session).await.context_tokens < whole.estimated_tokens);
     let window_of = |body: &EventBody| match body {
         EventBody::UsageRecorded { window, .. } => Some(window.context),
@@ -261,7 +261,7 @@ async fn a_revision_that_never_was_has_no_view() {
     let newest = test.append(&session, "u1 \"one\"").await.revision;
     for at in [-1, newest + 1] {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        let error = test.app.context(&session, request).await.expect_err("refused");
+        let error = test.app.views().get(&session, request).await.expect_err("refused");
         assert_eq!(error.reason, Reason::RevisionOutOfRange);
     }
     assert!(test.context_as_of(&session, 0).await.messages.is_empty());
@@ -275,7 +275,7 @@ async fn reading_does_not_reduce_a_session_on_hold() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_400)).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     test.settled().await;
     let view = test.context(&session).await;
     assert_eq!((view.fits, view.pending), (false, None));
@@ -292,7 +292,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     };
     let thought = async |words: &str| {
         let message = reply(PartBody::Reasoning(words.to_owned()));
-        let appended = test.app.append(&session, vec![message], None, None).await.expect("appended");
+        let appended = test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
         RevisionRange { first: appended.revision, last: appended.revision }
     };
     test.append(&session, "u1 \"think\"").await;
@@ -303,7 +303,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     let last = thought("well").await;
     assert_eq!(test.context(&session).await.empty, [silent], "it says nothing");
     let wanted = NewCompaction::of(CompactionKind::Prune);
-    test.app.start_compaction(&session, wanted).await.expect("old thoughts can be cleared");
+    test.app.compactions().start(&session, wanted).await.expect("old thoughts can be cleared");
     test.settled().await;
     let view = test.context(&session).await;
     let range = RevisionRange { first: first.first, last: silent.last };

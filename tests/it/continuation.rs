@@ -33,13 +33,13 @@ fn script() -> std::sync::Arc<ScriptedSummarizer> {
 /// Longhand's own messages of a kind, in order.
 async fn derived(test: &TestApp, session: &str, kind: MessageKind) -> Vec<Message> {
     let list = ListMessages { derived: true, ..ListMessages::default() };
-    let page = test.app.list_messages(session, list).await.expect("a page");
+    let page = test.app.messages().list(session, list).await.expect("a page");
     page.messages.into_iter().filter(|message| message.kind == kind).collect()
 }
 
 async fn change_policy(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
     test.settled().await;
 }
 
@@ -74,11 +74,11 @@ async fn an_interrupted_turn_is_asked_to_go_on_by_a_recorded_message() {
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines[lines.len() - 2..], [GO_ON.to_owned(), "assistant shown: so be it".to_owned()]);
     let compacted = test.context(&session).await.hash;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert!(!lines.iter().any(|line| line == GO_ON), "{lines:?}");
     assert_eq!(test.context_as_of(&session, whole).await.hash, before);
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(test.context(&session).await.hash, compacted);
     let mut watch = test.watch().await;
     test.append(&session, &turns(11, 20, WORDS)).await;
@@ -129,7 +129,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     test.append(&by_hand, &unfinished().replace("u9", "u29").replace("a9", "a29")).await;
     let mut watch = test.watch().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&by_hand, wanted).await.expect("something to compact");
+    test.app.compactions().start(&by_hand, wanted).await.expect("something to compact");
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(derived(&test, &by_hand, MessageKind::Continuation).await, []);
@@ -142,14 +142,14 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
     let before = test.context(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let view = test.context(&session).await;
     let lines = shown(&view);
     let replayed = "user added: what does the plot [attached image/png: plot.png]";
     assert_eq!(lines.last().map(String::as_str), Some(replayed), "{lines:?}");
-    let request = test.app.get_message(&session, "u90").await.expect("the original is kept").0;
+    let request = test.app.messages().get(&session, "u90").await.expect("the original is kept").0;
     assert!(request.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_))));
     let why = view.omitted.iter().find(|omitted| omitted.range.contains(request.revision)).map(|found| found.reason);
     assert_eq!(why, Some(OmitReason::Replayed));
@@ -158,17 +158,17 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
         replay.iter().map(|message| Some(message.id)).collect::<Vec<_>>(),
         [view.messages.last().unwrap().source]
     );
-    let expanded = test.app.expand(&session, &replay[0].id.to_string(), 0, "").await.expect("expanded");
+    let expanded = test.app.messages().expand(&session, &replay[0].id.to_string(), 0, "").await.expect("expanded");
     assert_eq!(expanded.messages.iter().map(|message| message.id).collect::<Vec<_>>(), [request.id]);
     // Later messages follow it, and an undo restores the request.
     test.append(&session, "a90 \"it rises\"").await;
     assert_eq!(shown(&test.context(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
-    test.app.rewind(&session, "u90", None).await.expect("rewound");
-    test.app.undo(&session, None).await.expect("the rewind is undone");
-    test.app.undo(&session, None).await.expect("the compaction is undone");
+    test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
+    test.app.compactions().undo(&session, None).await.expect("the rewind is undone");
+    test.app.compactions().undo(&session, None).await.expect("the compaction is undone");
     let as_before = test.context(&session).await;
     assert_eq!(shown(&as_before)[as_before.messages.len() - 2], "user shown: what does the plot media");
-    test.app.rewind(&session, "u90", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
     assert_eq!(test.context(&session).await.hash, before);
     assert_eq!(test.findings().await, []);
 }
@@ -187,7 +187,7 @@ fn failed(name: &str, detail: &str) -> Vec<NewMessage> {
 async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
-    let append = |messages| test.app.append(&session, messages, None, None);
+    let append = |messages| test.app.messages().append(&session, messages, None, None);
     let began = async || {
         test.settled().await;
         let events = test.events().await;
@@ -211,7 +211,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
         _ => None,
     });
     assert_eq!(why.collect::<Vec<_>>(), ["OVERFLOW_AGAIN"]);
-    test.app.edit(&session, "u1", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u1", &[text("better")], None).await.expect("edited");
     assert_eq!(began().await.len(), 2, "looked at again, it is the same failure");
     assert_eq!(test.findings().await, []);
 
@@ -219,10 +219,10 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     let late = with_image(&test).await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.append(&late, "a90 open").await;
-    test.app.report_overflow(&late, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&late, overflow).await.expect("taken");
     assert_eq!(began().await.len(), 3);
     let finish = failure("prompt is too long: 9 tokens");
-    test.app.finish_message(&late, "a90", finish, None).await.expect("sealed");
+    test.app.messages().finish(&late, "a90", finish, None).await.expect("sealed");
     assert_eq!(began().await.len(), 3);
     assert_eq!(test.findings().await, []);
 }
@@ -235,7 +235,7 @@ async fn a_message_that_was_open_reports_it_likewise_where_something_may_happen_
         change_policy(&test, &session, &format!("{{\"trigger\": {{\"auto\": {auto}}}}}")).await;
         test.append(&session, "a90 open").await;
         let finish = failure("prompt is too long: 9 tokens");
-        test.app.finish_message(&session, "a90", finish, None).await.expect("sealed");
+        test.app.messages().finish(&session, "a90", finish, None).await.expect("sealed");
         test.settled().await;
         let lines = shown(&test.context(&session).await);
         assert_eq!(lines.iter().any(|line| line.starts_with("user added: ")), auto, "{lines:?}");
@@ -243,7 +243,7 @@ async fn a_message_that_was_open_reports_it_likewise_where_something_may_happen_
 }
 
 async fn fork(test: &TestApp, session: &str) -> String {
-    let forked = test.app.fork_session(session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(session, ForkPoint::default(), None, String::new()).await;
     forked.expect("a fork").0.session.id.to_string()
 }
 
@@ -258,9 +258,9 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let continued = test.context(&session).await.hash;
     let forked = fork(&test, &session).await;
     assert_eq!(test.context(&forked).await.hash, continued);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, before);
-    test.app.redo(&forked, None).await.expect("redone");
+    test.app.compactions().redo(&forked, None).await.expect("redone");
     assert_eq!(test.context(&forked).await.hash, continued);
     assert_eq!(test.context(&session).await.hash, continued);
 
@@ -268,13 +268,13 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let asked = test.context(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replayed = test.context(&session).await.hash;
     let forked = fork(&test, &session).await;
     assert_eq!(test.context(&forked).await.hash, replayed);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, asked);
     assert_eq!(test.context(&session).await.hash, replayed);
     assert_eq!(test.findings().await, []);
@@ -286,14 +286,14 @@ async fn a_replay_can_be_edited_like_the_request_that_it_replaces() {
     let session = with_image(&test).await;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replay = derived(&test, &session, MessageKind::Replay).await[0].id.to_string();
-    test.app.edit(&session, &replay, &[text("never mind the plot")], None).await.expect("edited");
+    test.app.messages().edit(&session, &replay, &[text("never mind the plot")], None).await.expect("edited");
     let last = || async { shown(&test.context(&session).await).pop() };
     assert_eq!(last().await.as_deref(), Some("user shown: never mind the plot"));
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(last().await.as_deref(), Some("user added: what does the plot [attached image/png: plot.png]"));
     assert_eq!(test.findings().await, []);
 }

@@ -45,10 +45,10 @@ fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
 async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let change = SessionChange { policy_override_json: Some(policy(contradictions)), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy");
+    test.app.sessions().update(&session, change).await.expect("a policy");
     let fails = run("c1", ResultStatus::Error, "** (KeyError) key :id not found\n9 tests, 3 failures");
     let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
-    let appended = test.app.append(&session, messages, None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, messages, None, None).await.expect("appended");
     test.append(&session, &turns(1, 2, 3_000)).await;
     let shows = MessageId(appended.ids[1]);
     (session, shows)
@@ -59,7 +59,7 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let mut watch = test.watch().await;
     let event = watch.wait_for(EventKind::Compacted).await;
     let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
-    let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
+    let stored = test.app.compactions().get(&compaction.to_string()).await.expect("a compaction");
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
     let key = test.longhand.store().sessions().find(&Visibility::default(), session).await.expect("the session");
     let source = test.longhand.store().views().source(key, None).await.expect("the view");
@@ -80,21 +80,21 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
         let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
         let (session, shows) = failing(&test, policy).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert!(summary.starts_with(begins), "{policy}: {summary}");
         assert_eq!(summary.contains(&format!("\n- {HISTORY}")), has_record, "{policy}: {summary}");
-        let counted = test.app.server_info().await.expect("the state").statistics.contradictions;
+        let counted = test.app.daemon().info().await.expect("the state").statistics.contradictions;
         assert_eq!(counted, [(ContradictionKind::Check, 1)], "{policy}");
     }
     // A true claim is left unchanged.
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
     let (session, _) = failing(&test, "correct").await;
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
-    test.app.append(&session, passes, None, None).await.expect("appended");
+    test.app.messages().append(&session, passes, None, None).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
-    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;
     assert!(outcome.contradictions.is_empty() && summary.starts_with(CLAIM), "{outcome:?} {summary}");
     assert!(summary.contains("\n- `mix test` passed (`9 tests, 0 failures`)"), "{summary}");
@@ -108,7 +108,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
         let (session, shows) = failing(&test, "correct").await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: words.clone(), supplied, ..TaskReply::default() }).await;
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)]);
@@ -119,7 +119,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
     let test = TestApp::start().await;
     let (session, shows) = failing(&test, "correct").await;
     let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-    let (supplied, _) = test.app.supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer;
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!(supplied.outcome, Some(outcome.clone()));
     assert_eq!(summary.split_once("# Record of what happened\n").map(|(text, _)| text), Some(words.as_str()));

@@ -24,7 +24,7 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
         vec![message]
     };
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(named("first")).await;
     let mut left = count - 2;
@@ -39,7 +39,7 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
     test.settled().await;
     let rows_of_append = test.longhand.store().upkeep().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     // The decision loads the session, with all messages before it.
     test.settled().await;
     append(vec![message; 100]).await;
@@ -71,25 +71,25 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
         ("last page as of", true, Some(newest - 5)),
     ] {
         let list = ListMessages { reverse, as_of, ..ListMessages::default() };
-        let page = test.app.list_messages(session, list.clone()).await.expect("a page");
+        let page = test.app.messages().list(session, list.clone()).await.expect("a page");
         assert_eq!(page.messages.len(), 50);
         note(what);
         let list = ListMessages { page_token: page.next_page_token, ..list };
-        assert_eq!(test.app.list_messages(session, list).await.expect("a page").messages.len(), 50);
+        assert_eq!(test.app.messages().list(session, list).await.expect("a page").messages.len(), 50);
         note("the page behind it");
     }
     for (what, as_of) in [("view", None), ("view as of", Some(newest - 5))] {
         let request = ContextRequest { as_of, ..ContextRequest::default() };
-        let view = test.app.context(session, request).await.expect("a context");
+        let view = test.app.views().get(session, request).await.expect("a context");
         assert!((98..=103).contains(&view.messages.len()), "{}", view.messages.len());
         note(what);
     }
     for (what, id) in [("first message", "first"), ("late message", "tail")] {
-        test.app.get_message(session, id).await.expect("a message");
+        test.app.messages().get(session, id).await.expect("a message");
         note(what);
     }
     let list = ListEvents { session: Some(session.to_owned()), page_size: 50, ..ListEvents::default() };
-    let (events, _) = test.app.list_events(list).await.expect("events");
+    let (events, _) = test.app.events().list(list).await.expect("events");
     assert_eq!(events.len(), 50);
     note("events");
     costs
@@ -98,7 +98,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
 async fn deep_fork(test: &TestApp, session: &str, depth: usize) -> String {
     let mut session = session.to_owned();
     for _ in 0..depth {
-        let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+        let fork = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
         session = fork.expect("forked").0.session.id.to_string();
     }
     session
@@ -159,7 +159,7 @@ async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
     for reverse in [false, true] {
         let (counts, most) = paged(&test, async |page_token| {
             let list = ListMessages { page_size: 100, reverse, page_token, ..ListMessages::default() };
-            let page = test.app.list_messages(&session, list).await.expect("a page");
+            let page = test.app.messages().list(&session, list).await.expect("a page");
             (page.messages.len(), page.next_page_token)
         })
         .await;
@@ -176,16 +176,16 @@ async fn a_page_of_few_events_among_many_reads_only_so_far() {
     let message = conversation("u \"x\"").remove(0);
     for _ in 0..20 {
         let batch = vec![message.clone(); limits::BATCH_MESSAGES_MAX];
-        test.app.append(&session, batch, None, None).await.expect("appended");
+        test.app.messages().append(&session, batch, None, None).await.expect("appended");
     }
     let title = SessionChange { title: Some("late".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, title).await.expect("updated");
+    test.app.sessions().update(&session, title).await.expect("updated");
     let forked = deep_fork(&test, &session, 1).await;
     for session in [None, Some(session), Some(forked)] {
         let (counts, most) = paged(&test, async |after| {
             let kinds = vec![EventKind::SessionUpdated];
             let list = ListEvents { session: session.clone(), kinds, after, ..ListEvents::default() };
-            let (events, next) = test.app.list_events(list).await.expect("a page");
+            let (events, next) = test.app.events().list(list).await.expect("a page");
             (events.len(), next)
         })
         .await;

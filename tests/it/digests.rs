@@ -52,7 +52,7 @@ fn tail(number: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 /// Adds a round to a session, and summarizes all but the last message.
@@ -64,7 +64,7 @@ async fn summarized(test: &TestApp, session: &str, number: usize) -> String {
 
 async fn compact(test: &TestApp, session: &str, number: usize) -> String {
     let wanted = NewCompaction { tail_start: format!("u-tail{number}"), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("asked");
+    test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
     summary_of(test, session).await
 }
@@ -112,20 +112,21 @@ async fn five_rounds_keep_what_one_keeps() {
     }
     // Only the newest summary has a digest.
     assert_eq!(test.number("select count(*) from job where digest is not null"), 2);
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     assert_eq!(summarized(&test, &session, ROUNDS).await, once);
     // A fork goes on from the same originals, although the digest that it would go on from is gone.
     assert_eq!(summarized(&test, &fork, ROUNDS).await, once);
     // So does what comes behind an undo.
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_ne!(summary_of(&test, &session).await, once);
     assert_eq!(compact(&test, &session, ROUNDS).await, once);
     // An archive has no digests.
     let lines = crate::archives::export(&test.app, &fork).await.expect("exported");
     let other = TestApp::start().await;
     crate::archives::import(&other.app, &lines).await.expect("imported");
-    other.app.undo(&fork, None).await.expect("undone");
+    other.app.compactions().undo(&fork, None).await.expect("undone");
     assert_eq!(compact(&other, &fork, ROUNDS).await, once);
     assert_eq!(test.findings().await, []);
     assert_eq!(other.findings().await, []);
@@ -148,7 +149,7 @@ async fn the_tenth_summary_reads_no_originals_of_the_others() {
     };
     let with_digest = rows_of_compaction().await;
     // Behind an undo the digest is gone, and the originals are read: 29 messages of nine rounds.
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let without = rows_of_compaction().await;
     assert!(with_digest + 25 < without, "{with_digest} and {without}");
 }
@@ -159,12 +160,16 @@ async fn what_was_changed_since_is_read_as_it_is_now() {
     let session = session(&test).await;
     summarized(&test, &session, 1).await;
     summarized(&test, &session, 2).await;
-    test.app.edit(&session, "u1", &[text("Depot 1 was moved to /mnt/elsewhere.")], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u1", &[text("Depot 1 was moved to /mnt/elsewhere.")], None)
+        .await
+        .expect("edited");
     let third = summarized(&test, &session, 3).await;
     assert!(third.contains("/mnt/elsewhere") && third.contains("/srv/depot2"), "{third}");
     assert!(!third.contains("/srv/depot1"), "{third}");
     // The rewind leaves what the second round had.
-    test.app.rewind(&session, "u-tail2", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u-tail2", None).await.expect("rewound");
     let fourth = summarized(&test, &session, 4).await;
     assert!(fourth.contains("/mnt/elsewhere") && fourth.contains("/srv/depot4"), "{fourth}");
     assert!(!fourth.contains("/srv/depot3"), "{fourth}");
@@ -217,7 +222,7 @@ async fn the_summaries_of_others_are_sources_beside_the_originals() {
         tail_start: "u-tail3".to_owned(),
         ..NewSummary::default()
     };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     summarized(&test, &session, 4).await;
     let last = summarized(&test, &session, ROUNDS).await;
     assert_current(&last);

@@ -34,19 +34,19 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     let [u1, a2, t3, u4] = revisions[..] else { panic!("{revisions:?}") };
     let before = test.context(&session).await;
     let app = &test.app;
-    let left_out = test.once("out", "a2").edit(&session, "a2", &[], None).await.expect("left out");
+    let left_out = test.once("out", "a2").messages().edit(&session, "a2", &[], None).await.expect("left out");
     assert!(left_out.ids.is_empty(), "nothing stands in its place");
-    assert_eq!(test.once("out", "a2").edit(&session, "a2", &[], None).await.expect("again"), left_out);
+    assert_eq!(test.once("out", "a2").messages().edit(&session, "a2", &[], None).await.expect("again"), left_out);
     // The result of the call that is left out is rendered as text at its own position.
     assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
-    assert_eq!(words_of(&app.get_message(&session, "a2").await.expect("kept").0), "two");
+    assert_eq!(words_of(&app.messages().get(&session, "a2").await.expect("kept").0), "two");
 
-    let edited = app.edit(&session, "a2", &[text("dos")], None).await.expect("edited");
+    let edited = app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     let replacement = edited.revision - 1;
     assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
-    app.edit(&session, "a2", &[], None).await.expect("left out");
-    app.pin(&session, "a2").await.expect("pinned");
-    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    app.messages().edit(&session, "a2", &[], None).await.expect("left out");
+    app.messages().pin(&session, "a2").await.expect("pinned");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     for session in [&session, &fork] {
         assert_eq!(
@@ -55,14 +55,14 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
             "the newest counts"
         );
     }
-    app.undo(&fork, None).await.expect("undone");
+    app.compactions().undo(&fork, None).await.expect("undone");
     assert_eq!(shown_and_omitted(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
     for _ in 0..3 {
-        app.undo(&session, None).await.expect("undone");
+        app.compactions().undo(&session, None).await.expect("undone");
     }
     let back = test.context(&session).await;
     assert_eq!((&back.messages, back.hash), (&before.messages, before.hash));
-    assert_eq!(app.redo(&session, None).await.map(|_| ()).ok(), Some(()));
+    assert_eq!(app.compactions().redo(&session, None).await.map(|_| ()).ok(), Some(()));
     assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
 
     let sealed_flags = test.events().await.into_iter().filter_map(|event| match event.body {
@@ -81,22 +81,22 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
     let app = &test.app;
-    app.edit(&session, "a2", &[], None).await.expect("left out");
+    app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     let summary = longhand::app::compactions::NewSummary {
         text: "so far".to_owned(),
         tail_start: "u3".to_owned(),
         ..Default::default()
     };
-    app.supply_summary(&session, summary).await.expect("supplied");
-    let a2 = app.get_message(&session, "a2").await.expect("kept").0.revision;
+    app.compactions().supply_summary(&session, summary).await.expect("supplied");
+    let a2 = app.messages().get(&session, "a2").await.expect("kept").0.revision;
     let view = test.context(&session).await;
     let covered = view.covered.as_ref().expect("a summary");
     assert!(!covered.ranges.iter().any(|range| range.contains(a2)), "{covered:?}");
     assert_eq!(shown_and_omitted(&view).1, [a2]);
     // A replacement in its place ends the summary, which does not cover it.
-    app.edit(&session, "a2", &[text("dos")], None).await.expect("edited");
+    app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     assert_eq!(test.context(&session).await.covered, None);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     assert!(test.context(&session).await.covered.is_some());
     assert_eq!(test.findings().await, []);
 }
@@ -230,12 +230,12 @@ async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     let whole = test.context(&session).await;
-    test.app.edit(&session, "a2", &[], None).await.expect("left out");
+    test.app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     let mut watch = test.watch().await;
     let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
@@ -251,7 +251,8 @@ async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_re
     test.append(&session, &turns(1, EDITS, 1)).await;
     let mut views = Vec::new();
     for index in 1..=EDITS {
-        let edited = test.app.edit(&session, &format!("u{index}"), &[text("other")], None).await.expect("edited");
+        let edited =
+            test.app.messages().edit(&session, &format!("u{index}"), &[text("other")], None).await.expect("edited");
         views.push((edited.revision, shown_and_omitted(&test.context(&session).await)));
     }
     let bytes = test.number("select sum(length(body)) from layout");
@@ -278,17 +279,17 @@ async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() 
     check("as written").await;
     test.append(&session, "r10 \"{}\"\nu10 \"word\"").await;
     check("with a record").await;
-    app.edit(&session, "u2", &[text("other")], None).await.expect("edited");
+    app.messages().edit(&session, "u2", &[text("other")], None).await.expect("edited");
     check("edited").await;
     test.append(&session, "u11 \"word\"\na11 \"yes\"\nr11 \"{}\"").await;
     check("behind an edit").await;
-    app.rewind(&session, "a3", None).await.expect("rewound");
+    app.messages().rewind(&session, "a3", None).await.expect("rewound");
     check("rewound").await;
     test.append(&session, "u12 \"word\"\na12 \"yes\" open").await;
     check("with an open message").await;
-    app.append_parts(&session, "a12", vec![OpenPart::Whole(text("more"))]).await.expect("added");
+    app.messages().append_parts(&session, "a12", vec![OpenPart::Whole(text("more"))]).await.expect("added");
     check("with a new part").await;
-    app.finish_message(&session, "a12", Finish::default(), None).await.expect("sealed");
+    app.messages().finish(&session, "a12", Finish::default(), None).await.expect("sealed");
     check("sealed").await;
     test.append(&session, "u13 \"word\"\na13 \"yes\"").await;
     check("behind an open message").await;
@@ -300,7 +301,7 @@ async fn an_edit_has_metadata_of_its_own() {
     let session = test.manual_session().await;
     let mut messages = conversation("u1 \"one\"\na2 \"two\" call=c1");
     messages[1].metadata_json = Some("{\"first\": 1}".to_owned());
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let given = |metadata: &str| Some(metadata.to_owned());
     let metadata = |view: &Context| view.messages[1].original_fields.as_ref().and_then(|of| of.metadata_json.clone());
     let with = |parts: Vec<NewPart>, metadata_json| EditRequest {
@@ -315,25 +316,25 @@ async fn an_edit_has_metadata_of_its_own() {
     let before = test.revision(&session).await;
     let large = format!("\"{}\"", "x".repeat(limits::METADATA_BYTES_MAX));
     for (parts, metadata) in [(vec![text("x")], "{"), (vec![text("x")], large.as_str()), (Vec::new(), "{}")] {
-        let refused = app.edit_with(&session, with(parts, given(metadata))).await.expect_err("refused");
+        let refused = app.messages().edit_with(&session, with(parts, given(metadata))).await.expect_err("refused");
         assert!(matches!(refused.reason, Reason::InvalidField | Reason::LimitExceeded), "{refused:?}");
     }
     assert_eq!(test.revision(&session).await, before, "nothing was written");
 
     // Byte for byte, and hashed with the view.
     let second = given("{\"second\":  2.0}");
-    app.edit_with(&session, with(vec![text("dos")], second.clone())).await.expect("edited");
+    app.messages().edit_with(&session, with(vec![text("dos")], second.clone())).await.expect("edited");
     let edited = test.context(&session).await;
     assert_eq!(metadata(&edited), second);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     let other = given("{\"other\": 2}");
-    app.edit_with(&session, with(vec![text("dos")], other.clone())).await.expect("edited");
+    app.messages().edit_with(&session, with(vec![text("dos")], other.clone())).await.expect("edited");
     let again = test.context(&session).await;
     assert_eq!((metadata(&again), shown(&again)), (other.clone(), shown(&edited)));
     assert_ne!(again.hash, edited.hash);
-    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     assert_eq!(metadata(&test.context(&fork.0.session.id.to_string()).await), other);
-    app.edit(&session, "a2", &[text("dos")], None).await.expect("edited");
+    app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     assert_eq!(metadata(&test.context(&session).await), None, "an edit without has none");
     let test = test.restart().await;
     let as_of = |revision| test.context_as_of(&session, revision);

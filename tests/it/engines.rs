@@ -78,7 +78,7 @@ pub(crate) fn serve_in_database(command: &mut Command, directory: &Path) {
 /// Erases, and sees that nothing is left over for later. What PostgreSQL keeps, it keeps in any case.
 pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: EraseRequest) -> Erased {
     let pending = |erased: &Erased| erased.pending_files.iter().any(|name| !name.starts_with("PostgreSQL: "));
-    let erased = caller.erase(session, request.clone()).await.expect("erased");
+    let erased = caller.content().erase(session, request.clone()).await.expect("erased");
     let mut last = erased.clone();
     // On a busy machine the search index may be far behind: each repetition waits for it again.
     for _ in 0..20 {
@@ -86,7 +86,7 @@ pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: Erase
             break;
         }
         let again = EraseRequest { expected_revision: None, ..request.clone() };
-        last = caller.erase(session, again).await.expect("erased again");
+        last = caller.content().erase(session, again).await.expect("erased again");
     }
     assert!(!pending(&last), "nobody reads an earlier state: {:?}", last.pending_files);
     erased

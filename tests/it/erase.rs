@@ -69,7 +69,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
         NewPart { metadata_json: Some(format!("{:?}", noise("metadata", 99))), ..NewPart::new(PartBody::Media(image)) },
     ];
     messages[1].metadata_json = Some(format!("{:?}", noise("note", 99)));
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let before = test.history(&session).await;
     let view = test.context(&session).await;
     let mut stored =
@@ -78,7 +78,8 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     stored.extend(["short", "packed", "large", "image", "metadata", "note"].map(|name| noise(name, 90).into_bytes()));
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new(), "the search finds what is there");
     let mut watch = test.watch().await;
-    let would = test.app.erase(&session, EraseRequest { dry_run: true, ..message("u2") }).await.expect("a preview");
+    let would =
+        test.app.content().erase(&session, EraseRequest { dry_run: true, ..message("u2") }).await.expect("a preview");
     assert_eq!(test.history(&session).await, before, "a dry run changes nothing");
     let erased = erase(&test.by("dana"), &session, message("u2")).await;
     assert_eq!(would.sizes, erased.sizes);
@@ -124,10 +125,10 @@ async fn one_part_of_a_message_is_erased_and_the_others_stay() {
     test.append(&session, "a3 \"begin\" open").await;
     let parts = vec![text(&text_of("first")), text(&text_of("second"))];
     let parts = parts.into_iter().map(longhand::app::append::OpenPart::Whole).collect();
-    test.app.append_parts(&session, "a3", parts).await.expect("added");
-    let open = test.app.get_message(&session, "a3").await.expect("open").0;
-    let result = test.app.get_message(&session, "t1").await.expect("a result").0;
-    let call = test.app.get_message(&session, "a1").await.expect("a call").0;
+    test.app.messages().append_parts(&session, "a3", parts).await.expect("added");
+    let open = test.app.messages().get(&session, "a3").await.expect("open").0;
+    let result = test.app.messages().get(&session, "t1").await.expect("a result").0;
+    let call = test.app.messages().get(&session, "a1").await.expect("a call").0;
     let stored = contents(&test, "select body from part where position = 1");
     for part in [open.parts[1].id, result.parts[0].id, call.parts[1].id] {
         let erased = erase(&test.app, &session, request(part_target(&part.to_string()).expect("an id"))).await;
@@ -149,7 +150,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let secret = || conversation("u1 \"secret\"");
-    test.once("first", "one").append(&session, secret(), None, None).await.expect("appended");
+    test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("appended");
     let once = || test.once("erase", "u1");
     let erased = erase(&once(), &session, message("u1")).await;
     assert!(!erased.existed);
@@ -159,26 +160,29 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
         assert_eq!(again, Erased { existed: true, ..erased.clone() });
     }
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
-    let repeated = test.once("first", "one").append(&session, secret(), None, None).await.expect("answered");
-    let by_client_id = test.app.append(&session, secret(), None, None).await.expect("answered");
-    assert_eq!((repeated.ids, by_client_id.existed_count), (by_client_id.ids, 1));
+    let repeated = test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("answered");
+    let by_client_id = test.app.messages().append(&session, secret(), None, None).await.expect("answered");
+    assert_eq!((repeated.answer.ids, by_client_id.existed_count), (by_client_id.answer.ids, 1));
     assert_eq!(test.revision(&session).await, head);
     assert!(test.history(&session).await[0].parts[0].body.is_erased());
     let refused = |error: error::Error| error.reason;
-    let missing = test.app.erase(&session, message("u7")).await.map_err(refused);
+    let missing = test.app.content().erase(&session, message("u7")).await.map_err(refused);
     assert_eq!(missing, Err(Reason::MessageNotFound));
     let silent = EraseRequest { reason: String::new(), ..message("u1") };
-    assert_eq!(test.app.erase(&session, silent).await.map_err(refused), Err(Reason::InvalidField));
+    assert_eq!(test.app.content().erase(&session, silent).await.map_err(refused), Err(Reason::InvalidField));
     let forged = NewPart::new(PartBody::Text("x".to_owned()).erased());
     let mut fake = conversation("u5 \"x\"");
     fake[0].parts = vec![forged];
-    assert_eq!(test.app.append(&session, fake, None, None).await.map_err(refused).err(), Some(Reason::InvalidField));
+    assert_eq!(
+        test.app.messages().append(&session, fake, None, None).await.map_err(refused).err(),
+        Some(Reason::InvalidField)
+    );
 }
 
 /// Supplies a summary of everything before a message.
 async fn supply(test: &TestApp, session: &str, text: &str, tail_start: &str) {
     let summary = NewSummary { text: text.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(session, summary).await.expect("supplied");
 }
 
 #[tokio::test]
@@ -188,7 +192,7 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     test.append(&session, &turns(1, 6, 200)).await;
     supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
     supply(&test, &session, &noise("of all of it", 500), "u4").await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     let texts = contents(&test, "select parts from message where kind = 4");
     let text_of = |name: &str| noise(name, 90).into_bytes();
     let texts = [texts, vec![text_of("of u1 and u2"), text_of("of all of it")]].concat();
@@ -202,14 +206,14 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let view = test.context(&session).await;
     assert_eq!(view.messages.len(), 12, "nothing stands for the history any more");
     assert!(view.covered.is_none());
-    let redone = test.app.redo(&session, None).await;
+    let redone = test.app.compactions().redo(&session, None).await;
     assert_eq!(redone.expect_err("it has no text").reason, Reason::NothingToRedo);
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
     // It has nothing of what was erased, and an erasure that is asked for again leaves it.
     let would = EraseRequest { dry_run: true, ..message("u1") };
-    let would = test.app.erase(&session, would).await.expect("a preview");
+    let would = test.app.content().erase(&session, would).await.expect("a preview");
     // It waits for no file, so it names none.
     let before = Erased { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
@@ -243,7 +247,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 200)).await;
     let fork = async |from: &str| {
-        let forked = test.app.fork_session(from, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(from, ForkPoint::default(), None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let child = fork(&session).await;
@@ -318,38 +322,39 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let session = test.create(new()).await;
     test.append(&session, &turns(1, 4, 300)).await;
     supply(&test, &session, &noise("a summary", 400), "u3").await;
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u5 \"of the fork\"").await;
     test.append(&session, "a5 \"open\" open").await;
-    let lease = test.app.acquire_run(&session, None, false).await;
+    let lease = test.app.runs().acquire(&session, None, false).await;
     assert!(lease.is_ok(), "{lease:?}");
     let retitled = SessionChange { title: Some(noise("second", 60)), ..SessionChange::default() };
-    test.app.update_session(&session, retitled).await.expect("changed");
+    test.app.sessions().update(&session, retitled).await.expect("changed");
     let mut stored = contents(&test, "select parts from message where parts is not null");
     stored.extend(["title", "metadata", "a summary", "second"].map(|name| noise(name, 48).into_bytes()));
     let would = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
-    let would = test.app.erase(&session, would).await.expect("a preview");
+    let would = test.app.content().erase(&session, would).await.expect("a preview");
     let erased = erase(&test.app, &session, request(EraseTarget::Session)).await;
     assert_eq!(would.sizes, erased.sizes);
     assert_eq!((erased.sizes.messages, erased.sizes.summaries, erased.sizes.forks), (9, 1, 1));
     let left: Vec<Vec<u8>> = contents(&test, "select parts from message where client_id = 'u5'");
     stored.retain(|value| !left.contains(value));
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    let info = test.app.get_session(&session).await.expect("it is there").session;
+    let info = test.app.sessions().get(&session).await.expect("it is there").session;
     assert_eq!((info.state, info.title.as_str(), info.client_id), (SessionState::Erased, "", None));
     assert_eq!(info.metadata_json.as_deref(), Some("{\"project\":\"p\"}"), "tokens are bound by it");
-    let of_fork = test.app.get_session(&fork).await.expect("it is there").session;
+    let of_fork = test.app.sessions().get(&fork).await.expect("it is there").session;
     assert_eq!(of_fork.title, "", "it was the other's");
     let history = test.history(&fork).await;
     let erased_parts = history.iter().map(|message| message.parts.iter().all(|part| part.body.is_erased()));
     assert_eq!(erased_parts.collect::<Vec<_>>(), [vec![true; 8], vec![false]].concat());
     for refused in [
-        test.app.append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
-        test.app.restore_session(&session).await.map(drop),
-        test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.map(drop),
-        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
-        test.app.create_session(new()).await.map(drop),
+        test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
+        test.app.sessions().restore(&session).await.map(drop),
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
+        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
     }
@@ -361,7 +366,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     test.append("mine", "u1 \"new\"").await;
     assert_eq!(test.history(&other).await.len(), 1);
     assert_eq!(
-        test.app.create_session(new()).await.map(drop).expect_err("its own request").reason,
+        test.app.sessions().create(new()).await.map(drop).expect_err("its own request").reason,
         Reason::SessionErased
     );
     test.settled().await;
@@ -369,7 +374,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
     let test = test.restart().await;
     assert_eq!(test.findings().await, []);
     test.append(&fork, "u6 \"goes on\"").await;
-    assert_eq!(test.app.get_session(&session).await.expect("it is there").session.state, SessionState::Erased);
+    assert_eq!(test.app.sessions().get(&session).await.expect("it is there").session.state, SessionState::Erased);
 }
 
 #[tokio::test]
@@ -380,9 +385,9 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     let stored = contents(&test, "select parts from message where client_id = 'u2'");
     let mut reader = test.database();
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
-    let erased = test.app.erase(&session, message("u2")).await.expect("erased");
+    let erased = test.app.content().erase(&session, message("u2")).await.expect("erased");
     assert_eq!(erased.pending_files, ["longhand.db", "longhand.db-wal"]);
-    let pending = test.app.server_info().await.expect("the state").erasures;
+    let pending = test.app.daemon().info().await.expect("the state").erasures;
     assert_eq!((pending.count, pending.files), (1, erased.pending_files), "it is shown until then");
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new(), "the reader needs it");
     // A daemon that dies meanwhile does it after its next start.
@@ -393,7 +398,7 @@ async fn while_a_reader_needs_an_earlier_state_the_answer_names_the_files() {
     let erased = erase(&test.app, &session, message("u2")).await;
     assert!(erased.existed);
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    assert_eq!(test.app.server_info().await.expect("the state").erasures.count, 0);
+    assert_eq!(test.app.daemon().info().await.expect("the state").erasures.count, 0);
     assert_eq!(test.findings().await, []);
 }
 
@@ -441,9 +446,9 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
-    let (prompt, _) = test.app.submit_prompt(&session, prompt).await.expect("submitted");
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
-    test.app.take_prompt(&session, run.epoch, Wanted::First).await.expect("taken");
+    let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted").answer;
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
+    test.app.prompts().take(&session, run.epoch, Wanted::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     let question = Question {
         text: noise("question", 200),
@@ -453,16 +458,16 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
         accepts_text: true,
         ..Question::default()
     };
-    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked").answer;
     let answer = longhand::model::approval::Answer { choice: None, text: noise("answer", 100) };
-    test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered");
+    test.app.approvals().answer(&session, &approval.id.to_string(), answer).await.expect("answered");
     let mut stored = contents(&test, "select parts from prompt");
     stored.extend(["wish", "prompt", "question", "answer"].map(|name| noise(name, 48).into_bytes()));
     assert_ne!(holders(test.directory(), &stored), Vec::<String>::new());
     erase(&test.app, &session, message(&prompt.message().to_string())).await;
     erase(&test.app, &session, message("a1")).await;
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new());
-    let (prompts, _) = test.app.list_prompts(&session, true, 9, "").await.expect("prompts");
+    let (prompts, _) = test.app.prompts().list(&session, true, 9, "").await.expect("prompts");
     assert!(prompts[0].parts[0].body.is_erased() && prompts[0].metadata_json.is_none());
     assert_eq!(test.number("select content_bytes from session"), 0, "nothing is counted any more");
     assert_eq!(test.findings().await, []);
@@ -476,16 +481,16 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
         let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
-        test.app.submit_prompt(&session, prompt).await.expect("submitted");
+        test.app.prompts().submit(&session, prompt).await.expect("submitted");
     }
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
-    let taken = test.app.take_prompt(&session, run.epoch, Wanted::First).await;
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
+    let taken = test.app.prompts().take(&session, run.epoch, Wanted::First).await;
     taken.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     for call in ["c1", "c2"] {
         let question =
             Question { text: noise(call, 200), call_id: call.to_owned(), accepts_text: true, ..Question::default() };
-        test.app.request_approval(&session, question).await.expect("asked");
+        test.app.approvals().request(&session, question).await.expect("asked");
     }
     // What is gone with the message is not counted twice.
     erase(&test.app, &session, message("a1")).await;
@@ -503,10 +508,10 @@ async fn an_answer_to_a_question_of_an_erased_session_is_refused_for_that() {
     let session = test.manual_session().await;
     let choice = Choice { id: "yes".to_owned(), label: "Yes".to_owned() };
     let question = Question { text: "May I?".to_owned(), choices: vec![choice], ..Question::default() };
-    let (approval, _) = test.app.request_approval(&session, question).await.expect("asked");
+    let (approval, _) = test.app.approvals().request(&session, question).await.expect("asked").answer;
     erase(&test.app, &session, request(EraseTarget::Session)).await;
     let answer = longhand::model::approval::Answer { choice: Some("yes".to_owned()), text: String::new() };
-    let refused = test.app.answer_approval(&session, &approval.id.to_string(), answer).await;
+    let refused = test.app.approvals().answer(&session, &approval.id.to_string(), answer).await;
     assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
 }
 
@@ -518,7 +523,8 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
     let test = TestApp::start().await;
     let parent = test.manual_session().await;
     test.append(&parent, "u1 \"shared\"").await;
-    let fork = test.app.fork_session(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&parent, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let root = fork.session.id;
     test.append(&root.to_string(), "u2 \"own\"").await;
     let new = NewAccessToken {
@@ -527,14 +533,14 @@ async fn a_bound_caller_erases_what_it_sees_and_nothing_else() {
         root: Some(root.to_string()),
         ..NewAccessToken::default()
     };
-    let (_, secret) = test.app.create_access_token(new).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(new).await.expect("a token");
     let address = std::net::IpAddr::from([127, 0, 0, 1]);
     let access = test.longhand.entrance().authenticate(Credentials::Secret(&secret, address)).expect("it is valid");
     let bound = test.longhand.caller(access, String::new(), None).expect("a caller");
     let refused = |error: error::Error| error.reason;
-    let shared = bound.erase(&root.to_string(), message("u1")).await.map_err(refused);
+    let shared = bound.content().erase(&root.to_string(), message("u1")).await.map_err(refused);
     assert_eq!(shared, Err(Reason::MessageNotFound), "it is of a session that the caller does not see");
-    let of_parent = bound.erase(&parent, message("u1")).await.map_err(refused);
+    let of_parent = bound.content().erase(&parent, message("u1")).await.map_err(refused);
     assert_eq!(of_parent, Err(Reason::SessionNotFound));
     assert!(!test.history(&parent).await[0].parts[0].body.is_erased());
     erase(&bound, &root.to_string(), message("u2")).await;
@@ -558,7 +564,7 @@ async fn together(test: &TestApp, writes: Vec<BoxFuture<'_, ()>>) {
             for write in &mut sent {
                 assert!(write.now_or_never().is_none(), "the commit waits for the lock");
             }
-            if test.app.server_info().await.expect("the figures").figures.queued_mutations >= wanted {
+            if test.app.daemon().info().await.expect("the figures").figures.queued_mutations >= wanted {
                 break;
             }
             tokio::task::yield_now().await;
@@ -580,9 +586,9 @@ async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
             "a message" => {
                 let message = NewMessage::sealed(Role::User, vec![text(&late())]);
                 // It is written, and its answer may say that the session is erased since.
-                drop(test.app.append(&session, vec![message], None, None).await);
+                drop(test.app.messages().append(&session, vec![message], None, None).await);
             }
-            "an edit" => drop(test.app.edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
+            "an edit" => drop(test.app.messages().edit(&session, "u1", &[text(&late())], None).await.expect("edited")),
             _ => supply(&test, &session, &late(), "u3").await,
         };
         let target =
@@ -594,7 +600,7 @@ async fn an_erasure_takes_what_was_written_in_the_same_transaction() {
         together(&test, vec![Box::pin(write()), Box::pin(erasure())]).await;
         assert_eq!(holders(test.directory(), &[late().into_bytes()]), Vec::<String>::new(), "{case}");
         let list = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
-        let mut messages = test.app.list_messages(&session, list).await.expect("a page").messages;
+        let mut messages = test.app.messages().list(&session, list).await.expect("a page").messages;
         messages.retain(|message| message.kind != MessageKind::Marker);
         assert_eq!(messages.len(), 7, "{case} is written");
         messages.retain(|message| message.parts.iter().any(|part| !part.body.is_erased()));
@@ -617,7 +623,7 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
     for number in 0..150 {
         let mut messages = conversation(&format!("u{number} \"x\""));
         messages[0].parts = vec![text(&noise(&format!("text {number}"), size(number)))];
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&other, &format!("u \"{}\"", "y".repeat(size(number + 1)))).await;
         if number % 10 != 0 {
             continue;
@@ -629,12 +635,12 @@ async fn no_page_of_the_files_keeps_what_was_erased_among_others() {
         for delta in words.as_bytes().chunks(90).map(|piece| String::from_utf8_lossy(piece).into_owned()) {
             let length = delta.len();
             let new = NewDraftText { part, client_id: None, kind: DraftKind::Text, offset, delta };
-            part = Some(test.app.append_draft(&session, &name, new).await.expect("drafted").part);
+            part = Some(test.app.messages().append_draft(&session, &name, new).await.expect("drafted").part);
             offset += i64::try_from(length).expect("a length");
         }
         if number % 20 == 0 {
             let closed = vec![OpenPart::draft(part.expect("a draft"), None)];
-            test.app.append_parts(&session, &name, closed).await.expect("closed");
+            test.app.messages().append_parts(&session, &name, closed).await.expect("closed");
         }
     }
     let parts = "select parts from message where session_id = 1 and parts is not null";

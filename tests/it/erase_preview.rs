@@ -28,9 +28,9 @@ fn said(answer: Result<Erased, Error>) -> Result<Erased, Reason> {
 async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -> Result<Erased, Reason> {
     let events = test.number("select count(*) from event");
     let dry_run = EraseRequest { dry_run: true, ..request(target.clone()) };
-    let would = said(test.app.erase(session, dry_run).await);
+    let would = said(test.app.content().erase(session, dry_run).await);
     assert_eq!(test.number("select count(*) from event"), events, "{what}: a dry run changes nothing");
-    let erased = said(test.app.erase(session, request(target)).await);
+    let erased = said(test.app.content().erase(session, request(target)).await);
     assert_eq!(would, erased, "{what}");
     erased
 }
@@ -38,7 +38,7 @@ async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -
 async fn draft(test: &TestApp, session: &str, client_id: &str, kind: DraftKind, delta: &str) -> String {
     let (client_id, delta) = (Some(client_id.to_owned()), delta.to_owned());
     let words = NewDraftText { part: None, client_id, kind, offset: 0, delta };
-    test.app.append_draft(session, "a9", words).await.expect("a draft").part.to_string()
+    test.app.messages().append_draft(session, "a9", words).await.expect("a draft").part.to_string()
 }
 
 /// A session with a branch that has a summary, a fork, and an open message with a part and drafts, also a large one.
@@ -50,7 +50,11 @@ async fn drafting(test: &TestApp) -> (String, String) {
     let part = draft(test, &session, "d1", DraftKind::Text, "some words").await;
     draft(test, &session, "d2", input, "{\"a\": 1").await;
     draft(test, &session, "d3", DraftKind::Reasoning, &"large ".repeat(limits::BLOB_BYTES_MIN)).await;
-    test.app.fork_session(&session, ForkPoint::default(), Some(format!("f{session}")), String::new()).await.expect("f");
+    test.app
+        .sessions()
+        .fork(&session, ForkPoint::default(), Some(format!("f{session}")), String::new())
+        .await
+        .expect("f");
     (session, part)
 }
 
@@ -63,7 +67,7 @@ async fn a_dry_run_counts_the_drafts_that_the_erasure_closes() {
 
     let (session, _) = drafting(&test).await;
     let parts = vec![OpenPart::Whole(crate::support::text("a part"))];
-    test.app.append_parts(&session, "a9", parts).await.expect("added");
+    test.app.messages().append_parts(&session, "a9", parts).await.expect("added");
     let all = erase(&test, &session, "the message", messages(&["a9"])).await.expect("erased");
     assert_eq!(
         (all.sizes.messages, all.sizes.parts, all.sizes.blobs),
@@ -98,7 +102,7 @@ async fn a_dry_run_counts_what_was_derived_and_refuses_what_the_erasure_refuses(
         test.append(&session, &turns(1, 6, 400)).await;
         test.append(&session, "a9 open").await;
         draft(&test, &session, "d1", DraftKind::Text, "some words").await;
-        let rewound = test.app.rewind_with_summary(&session, "a3", "", None).await.expect("rewound");
+        let rewound = test.app.messages().rewind_with_summary(&session, "a3", "", None).await.expect("rewound");
         assert_eq!(rewound.ids.len(), 1, "the branch has a summary");
         let target = if open { messages(&["a9"]) } else { messages(&["u5"]) };
         let erased = erase(&test, &session, "a branch", target).await.expect("erased");
@@ -132,32 +136,32 @@ async fn the_erasure_of_a_session_names_those_of_sub_agents_and_takes_them_with_
     let ids = family(&test).await;
     let tree = async |caller: &Caller, dry_run| {
         let request = EraseRequest { dry_run, ..request(EraseTarget::Session) };
-        said(caller.erase_tree("top", request).await)
+        said(caller.content().erase_tree("top", request).await)
     };
-    let refused = test.app.erase_tree("top", request(messages(&["u1"]))).await;
+    let refused = test.app.content().erase_tree("top", request(messages(&["u1"]))).await;
     assert_eq!(said(refused), Err(Reason::InvalidField), "a message has no sub-agents");
     let staying = EraseRequest { dry_run: true, ..request(EraseTarget::Session) };
-    let staying = said(test.app.erase("top", staying).await).expect("a preview");
+    let staying = said(test.app.content().erase("top", staying).await).expect("a preview");
     assert_eq!((staying.sizes.messages, &staying.sub_agents), (1, &ids[1..].to_vec()));
 
     let would = tree(&test.app, true).await.expect("a preview");
     assert_eq!((would.sizes.messages, &would.sub_agents, would.existed), (3, &ids[1..].to_vec(), false));
     let once = || test.once("tree", "top");
-    let erased = said(once().erase_tree("top", request(EraseTarget::Session)).await).expect("erased");
+    let erased = said(once().content().erase_tree("top", request(EraseTarget::Session)).await).expect("erased");
     assert_eq!(erased, would);
     for id in &ids {
         assert_eq!(
-            test.app.get_session(&id.to_string()).await.expect("it is there").session.state,
+            test.app.sessions().get(&id.to_string()).await.expect("it is there").session.state,
             SessionState::Erased
         );
     }
-    assert_eq!(test.app.get_session("beside").await.expect("it is there").session.state, SessionState::Active);
+    assert_eq!(test.app.sessions().get("beside").await.expect("it is there").session.state, SessionState::Active);
     let events = test.number("select count(*) from event");
-    let again = said(once().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
+    let again = said(once().content().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
     assert_eq!(again, Ok(Erased { existed: true, ..erased }));
     assert_eq!(test.number("select count(*) from event"), events, "nothing is erased twice");
     let late = NewSession { parent: Some(ids[0].to_string()), ..NewSession::default() };
-    let late = test.app.create_session(late).await.map(drop).expect_err("it is erased");
+    let late = test.app.sessions().create(late).await.map(drop).expect_err("it is erased");
     assert_eq!(late.reason, Reason::SessionErased, "nothing begins to work for it");
     assert_eq!(test.findings().await, []);
 }
@@ -171,6 +175,7 @@ async fn those_of_sub_agents_that_stay_are_named_and_go_later() {
     erase(&test, "middle", "a sub-agent's", EraseTarget::Session).await.expect("erased");
     let again = erase(&test, &ids[0].to_string(), "again", EraseTarget::Session).await.expect("it was");
     assert_eq!((again.existed, &again.sub_agents), (true, &ids[2..].to_vec()), "one is left");
-    let rest = said(test.app.erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await).expect("erased");
+    let rest =
+        said(test.app.content().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await).expect("erased");
     assert_eq!((rest.existed, rest.sizes.messages, &rest.sub_agents), (false, 3, &ids[1..].to_vec()));
 }

@@ -19,7 +19,7 @@ fn expecting(request: EraseRequest, revision: Revision) -> EraseRequest {
 }
 
 async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Result<Erased, Error> {
-    let erased = caller.erase(session, request).await;
+    let erased = caller.content().erase(session, request).await;
     // What of a server or of a reader may still have bytes is not what these tests are about.
     erased.map(|erased| Erased { pending_files: Vec::new(), ..erased })
 }
@@ -40,7 +40,7 @@ async fn several_messages_go_in_one_change_with_everything_that_replaced_them() 
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    test.app.edit(&session, "u2", &[text("another text")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u2", &[text("another text")], None).await.expect("edited");
     let before = test.revision(&session).await;
     let would = EraseRequest { dry_run: true, ..several(&["u2", "a4", "u1"]) };
     let would = erase(&test.app, &session, would).await.expect("a preview");
@@ -82,7 +82,8 @@ async fn several_messages_are_refused_as_a_whole() {
     let many = vec!["u1"; limits::ERASE_MESSAGES_MAX + 1];
     assert_eq!(refused(&test.app, &session, several(&many)).await, Reason::LimitExceeded);
     // A fork's own messages, or those of one session that it has them from.
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     test.append(&fork, "u8 \"of the fork\"\na8 \"so is this\"").await;
     assert_eq!(refused(&test.app, &fork, several(&["u8", "u1"])).await, Reason::InvalidField);
@@ -104,7 +105,7 @@ async fn several_messages_have_no_more_content_than_one_change_takes() {
     for id in ["u1", "u2", "u3", "u4"] {
         let mut message = conversation(&format!("{id} \"x\""));
         message[0].parts = vec![text(&"x".repeat(part))];
-        test.app.append(&session, message, None, None).await.expect("appended");
+        test.app.messages().append(&session, message, None, None).await.expect("appended");
     }
     let all = several(&["u1", "u2", "u3", "u4"]);
     let would = EraseRequest { dry_run: true, ..all.clone() };
@@ -135,8 +136,8 @@ async fn an_erasure_is_refused_if_the_history_changed_after_the_expected_revisio
     assert_eq!(gone(&test, &session).await, Vec::<String>::new());
     // Labels and runs do not count, nor does what a dry run expects.
     let seen = test.revision(&session).await;
-    test.app.add_label(&session, "keep".to_owned()).await.expect("added");
-    test.app.acquire_run(&session, None, false).await.expect("a run");
+    test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
+    test.app.runs().acquire(&session, None, false).await.expect("a run");
     let would = EraseRequest { dry_run: true, ..expecting(several(&["u1"]), 1) };
     erase(&test.app, &session, would).await.expect("a preview");
     let once = || test.once("expecting", "u1 u2");
@@ -165,7 +166,7 @@ async fn an_open_message_that_went_on_refuses_its_erasure_and_stays_open() {
     test.append(&session, "u1 \"a\"\na1 \"begin\" open").await;
     let seen = test.revision(&session).await;
     let more = vec![longhand::app::append::OpenPart::Whole(text("more"))];
-    test.app.append_parts(&session, "a1", more).await.expect("added");
+    test.app.messages().append_parts(&session, "a1", more).await.expect("added");
     let request = || several(&["u1", "a1"]);
     assert_eq!(refused(&test.app, &session, expecting(request(), seen)).await, Reason::RevisionMismatch);
     assert_eq!(test.history(&session).await[1].sealed_revision, None);
@@ -186,7 +187,7 @@ async fn an_open_message_without_content_stays_open() {
         finish: None,
         ..NewMessage::sealed(Role::Assistant, Vec::new())
     };
-    test.app.append(&session, vec![begun], None, None).await.expect("begun");
+    test.app.messages().append(&session, vec![begun], None, None).await.expect("begun");
     let erased = erase(&test.app, &session, several(&["u1"])).await.expect("erased");
     let again = erase(&test.app, &session, several(&["u1", "a1"])).await.expect("the same answer");
     assert_eq!((again.event, again.existed), (erased.event, true));

@@ -49,12 +49,17 @@ async fn large(test: &TestApp) -> (String, String) {
     for (text, tail_start) in [("secret words, summed up", "u101"), ("secret words, more of them", "u301")] {
         let (text, tail_start) = (filler(text, 100), tail_start.to_owned());
         let new = NewSummary { text, tail_start, summarizer: "test".to_owned(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     }
-    test.app.edit(&session, "u401", &[crate::support::text("secret words, edited")], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u401", &[crate::support::text("secret words, edited")], None)
+        .await
+        .expect("edited");
     let retitled = SessionChange { title: Some("secret words as a title".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, retitled).await.expect("changed");
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    test.app.sessions().update(&session, retitled).await.expect("changed");
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     test.append(&fork.session.id.to_string(), "u \"of the fork\"").await;
     test.append(&session, "a \"secret words, open\" open").await;
     (session, fork.session.id.to_string())
@@ -65,16 +70,17 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     let test = TestApp::start().await;
     let (session, fork) = large(&test).await;
     let other = test.manual_session().await;
-    let would = test.app.erase(&session, EraseRequest { dry_run: true, ..request() }).await.expect("a preview");
+    let would =
+        test.app.content().erase(&session, EraseRequest { dry_run: true, ..request() }).await.expect("a preview");
     let before = test.events().await.len();
     let caller = test.once("request", "one payload");
-    let mut erasing = Box::pin(caller.erase(&session, request()));
+    let mut erasing = Box::pin(caller.content().erase(&session, request()));
     // Other writes are committed in between, and the session takes none from the first step on.
     let mut between = 0;
     let erased = loop {
         tokio::select! {
             erased = &mut erasing => break erased.expect("erased"),
-            appended = test.app.append(&other, conversation("u \"meanwhile\""), None, None) => {
+            appended = test.app.messages().append(&other, conversation("u \"meanwhile\""), None, None) => {
                 appended.expect("appended");
                 between += 1;
             }
@@ -102,7 +108,7 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
     assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
 
     for id in [&session, &fork] {
-        let info = test.app.get_session(id).await.expect("it is there").session;
+        let info = test.app.sessions().get(id).await.expect("it is there").session;
         assert_eq!(info.title, "", "{id}");
         for message in test.history(id).await {
             let is_own = message.session_id.to_string() == session;
@@ -110,13 +116,14 @@ async fn a_large_session_is_erased_in_steps_and_nothing_is_left_of_it() {
         }
     }
     assert!(!format!("{:?}", test.events().await).contains("secret words"));
-    assert_eq!(test.app.get_session(&session).await.expect("there").session.state, SessionState::Erased);
+    assert_eq!(test.app.sessions().get(&session).await.expect("there").session.state, SessionState::Erased);
     assert_eq!(test.number("select count(*) from erasing"), 0);
-    let repeated = test.once("request", "one payload").erase(&session, request()).await.expect("the same answer");
+    let repeated =
+        test.once("request", "one payload").content().erase(&session, request()).await.expect("the same answer");
     assert_eq!((repeated.event, repeated.sizes, repeated.existed), (erased.event, erased.sizes, true));
     drop(erasing);
     drop(caller);
-    let other_request = test.once("request", "another payload").erase(&session, request()).await;
+    let other_request = test.once("request", "another payload").content().erase(&session, request()).await;
     assert_eq!(other_request.expect_err("it is taken").reason, Reason::RequestIdReused);
     test.create(NewSession { client_id: Some("mine".to_owned()), ..NewSession::default() }).await;
     test.settled().await;
@@ -134,36 +141,39 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     let [erased, other] = ["u1", "a2"].map(|id| with(id).to_string());
     let of = |id: &str| EraseRequest { target: EraseTarget::Messages(vec![id.to_owned()]), ..request() };
     let mut watch = test.watch().await;
-    let before = test.app.erase(&session, of(&erased)).await.expect("erased");
+    let before = test.app.content().erase(&session, of(&erased)).await.expect("erased");
     // In the session, and in its fork.
     for _ in 0..2 {
         watch.wait_for(EventKind::Erased).await;
     }
-    let mut erasing = Box::pin(test.app.erase(&session, request()));
+    let mut erasing = Box::pin(test.app.content().erase(&session, request()));
     let first = tokio::select! {
         _ = &mut erasing => panic!("it takes several steps"),
         event = watch.wait_for(EventKind::Erased) => event,
     };
     assert!(matches!(first.body, EventBody::Erased { unfinished: true, .. }), "{first:?}");
     drop(erasing);
-    let appended = test.app.append(&session, conversation("u \"x\""), None, None).await;
+    let appended = test.app.messages().append(&session, conversation("u \"x\""), None, None).await;
     assert_eq!(appended.expect_err("it is going").reason, Reason::SessionErased);
-    let restored = test.app.restore_session(&session).await;
+    let restored = test.app.sessions().restore(&session).await;
     assert_eq!(restored.expect_err("it is going").reason, Reason::SessionErased);
     // What a step took has no erasure of its own until the last one: that of before counts.
-    let again = test.app.erase(&session, of(&erased)).await.expect("the same answer");
+    let again = test.app.content().erase(&session, of(&erased)).await.expect("the same answer");
     assert_eq!((again.event, again.existed), (before.event, true));
-    assert_eq!(test.app.erase(&session, of(&other)).await.expect_err("it is going").reason, Reason::SessionErased);
+    assert_eq!(
+        test.app.content().erase(&session, of(&other)).await.expect_err("it is going").reason,
+        Reason::SessionErased
+    );
     loop {
         let event = watch.wait_for(EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
             break;
         }
     }
-    let again = test.app.erase(&session, request()).await.expect("the same answer");
+    let again = test.app.content().erase(&session, request()).await.expect("the same answer");
     assert!(again.existed);
     for id in [&erased, &other] {
-        let of_message = test.app.erase(&session, of(id)).await.expect("the same answer");
+        let of_message = test.app.content().erase(&session, of(id)).await.expect("the same answer");
         assert_eq!((of_message.event, of_message.existed), (again.event, true), "{id}");
     }
     assert_eq!(test.findings().await, []);
@@ -181,7 +191,7 @@ async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
     let stopping = CancellationToken::new();
     stopping.cancel();
     let key = store.sessions().find(&Visibility::default(), &session).await.expect("a session");
-    let request = (store::EraseTarget::Session, "it is over".to_owned(), None);
+    let request = (store::EraseTarget::Session, store::Checked::own("it is over".to_owned()), None);
     let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
     assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
     loop {
@@ -190,7 +200,7 @@ async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
             break;
         }
     }
-    assert!(test.app.erase(&session, self::request()).await.expect("the same answer").existed);
+    assert!(test.app.content().erase(&session, self::request()).await.expect("the same answer").existed);
     finishing.abort();
 }
 

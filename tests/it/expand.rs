@@ -17,7 +17,8 @@ use std::collections::{BTreeSet, HashMap};
 async fn expand(test: &TestApp, session: &str, id: &str) -> Vec<Message> {
     let (mut messages, mut token) = (Vec::new(), String::new());
     loop {
-        let page = test.app.expand(session, id, 3, &token).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        let page =
+            test.app.messages().expand(session, id, 3, &token).await.unwrap_or_else(|error| panic!("{id}: {error}"));
         assert!(page.messages.len() <= 3);
         messages.extend(page.messages);
         token = page.next_page_token;
@@ -120,7 +121,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             let session = long_session(&test, &preset.name).await;
             let before = test.context(&session).await.hash;
             let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
-            match test.app.start_compaction(&session, wanted).await {
+            match test.app.compactions().start(&session, wanted).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
                     test.settled().await;
@@ -147,7 +148,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let cover = async |session: &str, tail_start: &str| {
         let summary =
             NewSummary { text: "Talk.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-        let (done, _) = test.app.supply_summary(session, summary).await.expect("supplied");
+        let (done, _) = test.app.compactions().supply_summary(session, summary).await.expect("supplied").answer;
         done.id.to_string()
     };
     let names = async |session: &str, id: &str| -> Vec<String> {
@@ -163,23 +164,23 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     // The summary that the second compaction covered still covers the same messages.
     assert_eq!(names(&session, &old_summary).await, ["u1", "a1", "u2", "a2"]);
     let fork = async |session: &str, point: ForkPoint| {
-        let forked = test.app.fork_session(session, point, None, String::new()).await;
+        let forked = test.app.sessions().fork(session, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let forked = fork(&session, ForkPoint::default()).await;
-    let then = test.app.get_message(&session, "a4").await.expect("it is there").0.revision;
+    let then = test.app.messages().get(&session, "a4").await.expect("it is there").0.revision;
     let early = fork(&session, ForkPoint { as_of_revision: Some(then), ..ForkPoint::default() }).await;
     test.append(&session, &turns(6, 7, 40)).await;
     let third = cover(&session, "u7").await;
     assert_eq!(names(&forked, &second).await, names(&session, &second).await);
     assert_eq!(names(&early, &first).await, names(&session, &first).await);
     for (other, unseen) in [(&forked, &third), (&early, &second)] {
-        let error = test.app.expand(other, unseen, 0, "").await.expect_err("behind the fork");
+        let error = test.app.messages().expand(other, unseen, 0, "").await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::CompactionNotFound);
     }
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(names(&session, &third).await.len(), 12);
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
     assert_eq!(names(&session, "u2").await, ["u2"]);
 }
@@ -193,7 +194,7 @@ async fn ids_that_cannot_be_expanded_are_refused() {
     let message = test.history(&session).await.remove(0);
     assert_eq!((message.kind, message.parts.len()), (MessageKind::Normal, 1));
     let part = message.parts[0].id.to_string();
-    let page = test.app.expand(&session, &part, 0, "").await.expect("the part");
+    let page = test.app.messages().expand(&session, &part, 0, "").await.expect("the part");
     assert_eq!(page.messages, std::slice::from_ref(&message));
     let nobody = "0123456789abcdef0123456789abcdef";
     for (session, id, reason) in [
@@ -205,20 +206,21 @@ async fn ids_that_cannot_be_expanded_are_refused() {
         (&other, part.clone(), Reason::MessageNotFound),
         (&other, message.id.to_string(), Reason::MessageNotFound),
     ] {
-        let error = test.app.expand(session, &id, 0, "").await.expect_err(&id);
+        let error = test.app.messages().expand(session, &id, 0, "").await.expect_err(&id);
         assert_eq!(error.reason, reason, "{id}");
     }
-    let error = test.app.expand(&session, &part, 0, "x").await.expect_err("no token");
+    let error = test.app.messages().expand(&session, &part, 0, "x").await.expect_err("no token");
     assert_eq!(error.reason, Reason::PageTokenInvalid);
-    let error = test.app.expand(&session, &part, -1, "").await.expect_err("no size");
+    let error = test.app.messages().expand(&session, &part, -1, "").await.expect_err("no size");
     assert_eq!(error.reason, Reason::InvalidField);
     // A page token is valid only for its own list.
     let messages = conversation("u9 \"more\"");
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let summary = NewSummary { text: "Talk.".to_owned(), tail_start: "u8".to_owned(), ..NewSummary::default() };
-    let (done, _) = test.app.supply_summary(&session, summary).await.expect("supplied");
-    let page = test.app.expand(&session, &done.id.to_string(), 5, "").await.expect("a page");
+    let (done, _) = test.app.compactions().supply_summary(&session, summary).await.expect("supplied").answer;
+    let page = test.app.messages().expand(&session, &done.id.to_string(), 5, "").await.expect("a page");
     assert_eq!(page.messages.len(), 5);
-    let other_list = test.app.expand(&session, &part, 5, &page.next_page_token).await.expect_err("another list");
+    let other_list =
+        test.app.messages().expand(&session, &part, 5, &page.next_page_token).await.expect_err("another list");
     assert_eq!(other_list.reason, Reason::PageTokenInvalid);
 }

@@ -202,10 +202,10 @@ async fn full() -> Arc<TempDir> {
     }
     test.append(&session, "a900 \"begun\" open").await;
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta: "hm".to_owned() };
-    test.app.append_draft(&session, "a900", words).await.expect("drafted");
+    test.app.messages().append_draft(&session, "a900", words).await.expect("drafted");
     let archived = test.manual_session().await;
     test.append(&archived, "u1 \"done\"").await;
-    test.app.archive_session(&archived).await.expect("archived");
+    test.app.sessions().archive(&archived).await.expect("archived");
     test.stop().await
 }
 

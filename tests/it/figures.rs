@@ -8,7 +8,7 @@ use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::sessions::SessionChange;
 
 async fn info(test: &TestApp) -> ServerInfo {
-    test.app.server_info().await.expect("the state")
+    test.app.daemon().info().await.expect("the state")
 }
 
 #[tokio::test]
@@ -20,12 +20,12 @@ async fn mutations_are_counted_until_their_commit() {
     // A commit is visible a little before its mutation counts as done; that of an earlier one does once a later one is
     // answered.
     let change = SessionChange { title: Some("settled".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("changed");
+    test.app.sessions().update(&session, change).await.expect("changed");
     let before = info(&test).await.figures;
     assert_eq!(before.queued_mutations, 0);
     let mut database = test.database();
     database.lock_writes();
-    let append = |name| Box::pin(test.app.append(&session, conversation(name), None, None));
+    let append = |name| Box::pin(test.app.messages().append(&session, conversation(name), None, None));
     let mut appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
     for append in &mut appends {
         assert!(append.now_or_never().is_none(), "the commit waits for the lock");
@@ -72,14 +72,14 @@ async fn the_lag_of_the_slowest_stream_is_counted() {
     let lag = async || info(&test).await.stream_lag;
     assert_eq!(lag().await, 0, "there is no stream");
     let request = || SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut slow = test.app.subscribe(request()).await.expect("a stream");
+    let mut slow = test.app.events().subscribe(request()).await.expect("a stream");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Ready { .. }));
     assert_eq!(lag().await, 0);
     let before = test.longhand.store().log().head_seq();
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     test.settled().await;
     let events = test.longhand.store().log().head_seq() - before;
-    let ahead = test.app.subscribe(request()).await.expect("a stream");
+    let ahead = test.app.events().subscribe(request()).await.expect("a stream");
     assert!(events >= 2);
     assert_eq!(lag().await, events, "the slowest stream determines it");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Events { .. }));

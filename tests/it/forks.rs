@@ -12,7 +12,7 @@ use longhand::model::event::EventKind;
 use longhand::model::message::Finish;
 
 async fn fork(test: &TestApp, session: &str, at: ForkPoint) -> String {
-    let forked = test.app.fork_session(session, at, None, String::new()).await;
+    let forked = test.app.sessions().fork(session, at, None, String::new()).await;
     forked.expect("forked").0.session.id.to_string()
 }
 
@@ -52,13 +52,13 @@ async fn a_fork_has_the_history_up_to_its_point() {
     // Messages and their ids are the same, by either id.
     let original = test.history(&session).await.remove(0);
     for id in [original.id.to_string(), "u1".to_owned()] {
-        assert_eq!(test.app.get_message(&deeper, &id).await.expect("inherited").0, original);
+        assert_eq!(test.app.messages().get(&deeper, &id).await.expect("inherited").0, original);
     }
     for unseen in ["u2", "u3"] {
-        let error = test.app.get_message(&deeper, unseen).await.expect_err("behind the fork");
+        let error = test.app.messages().get(&deeper, unseen).await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::MessageNotFound);
     }
-    let info = test.app.get_session(&deeper).await.expect("a session").session;
+    let info = test.app.sessions().get(&deeper).await.expect("a session").session;
     assert_eq!(info.fork.expect("a fork").0.to_string(), by_message);
     assert_eq!(test.findings().await, []);
 }
@@ -86,14 +86,14 @@ async fn every_message_that_a_compaction_left_out_can_be_gone_back_to() {
         for message in test.history(&session).await {
             let id = message.id.to_string();
             let fork = fork(&test, &session, behind(&id)).await;
-            test.app.rewind(&session, &id, None).await.expect("rewound");
+            test.app.messages().rewind(&session, &id, None).await.expect("rewound");
             test.settled().await;
             for found in [test.context(&fork).await, test.context(&session).await] {
                 let last = found.messages.last().and_then(|last| last.source);
                 assert_eq!(last, Some(message.id), "{preset}: {:?}", message.client_id);
             }
             while shown(&test.context(&session).await) != before {
-                test.app.undo(&session, None).await.expect("undone");
+                test.app.compactions().undo(&session, None).await.expect("undone");
             }
         }
         assert_eq!(test.findings().await, []);
@@ -120,7 +120,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
     let mut revisions = Vec::new();
     let mut after = String::new();
     loop {
-        let (events, next) = test.app.list_events(ListEvents { after, ..list.clone() }).await.expect("a page");
+        let (events, next) = test.app.events().list(ListEvents { after, ..list.clone() }).await.expect("a page");
         revisions.extend(events.iter().map(|served| served.event.revision));
         if next.is_empty() {
             break;
@@ -143,13 +143,13 @@ async fn open_messages_are_not_inherited() {
     test.append(&session, "u1 \"one\"\na1 \"half\" open\nu2 \"two\"").await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let part = vec![OpenPart::Whole(text("and the rest"))];
-    test.app.append_parts(&session, "a1", part).await.expect("added");
-    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
+    test.app.messages().append_parts(&session, "a1", part).await.expect("added");
+    test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(names(&test, &forked).await, ["u1", "u2"]);
     assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "user shown: two"]);
-    let error = test.app.get_message(&forked, "a1").await.expect_err("not inherited");
+    let error = test.app.messages().get(&forked, "a1").await.expect_err("not inherited");
     assert_eq!(error.reason, Reason::MessageNotFound);
-    let error = test.app.finish_message(&forked, "a1", Finish::default(), None).await;
+    let error = test.app.messages().finish(&forked, "a1", Finish::default(), None).await;
     assert_eq!(error.expect_err("not its own").reason, Reason::MessageNotFound);
     let sealed = fork(&test, &session, behind("a1")).await;
     assert_eq!(words_of(&test.history(&sealed).await[1]), "halfand the rest", "behind its seal it is whole");
@@ -168,24 +168,24 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         (behind("nobody"), Reason::MessageNotFound),
         (ForkPoint { as_of_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
     ] {
-        let refused = test.app.fork_session(&session, point.clone(), None, String::new()).await;
+        let refused = test.app.sessions().fork(&session, point.clone(), None, String::new()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");
     }
-    let again = |point| test.app.fork_session(&session, point, Some("f".to_owned()), String::new());
-    let (first, existed) = again(at(2)).await.expect("forked");
+    let again = |point| test.app.sessions().fork(&session, point, Some("f".to_owned()), String::new());
+    let (first, existed) = again(at(2)).await.expect("forked").answer;
     assert!(!existed);
-    let (second, existed) = again(at(2)).await.expect("found");
+    let (second, existed) = again(at(2)).await.expect("found").answer;
     assert_eq!((second.session.id, existed), (first.session.id, true));
     for point in [at(1), ForkPoint::default(), behind("u1")] {
         assert_eq!(again(point).await.expect_err("another point").reason, Reason::ClientIdReused);
     }
     let title = "another title".to_owned();
-    let other = test.app.fork_session(&session, at(2), Some("f".to_owned()), title).await;
+    let other = test.app.sessions().fork(&session, at(2), Some("f".to_owned()), title).await;
     assert_eq!(other.expect_err("another title").reason, Reason::ClientIdReused);
     let made = NewSession { client_id: Some("f".to_owned()), ..NewSession::default() };
-    let made = test.app.create_session(made).await.expect_err("a fork is there");
+    let made = test.app.sessions().create(made).await.expect_err("a fork is there");
     assert_eq!(made.reason, Reason::ClientIdReused);
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     fork(&test, &session, ForkPoint::default()).await;
 }
 
@@ -194,18 +194,18 @@ async fn marks_of_a_fork_do_not_affect_its_parent() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     let before = test.context(&session).await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
     let app = &test.app;
-    app.edit(&forked, "u2", &[text("better")], None).await.expect("edited");
-    app.unpin(&forked, "u1").await.expect("unpinned");
-    app.rewind(&forked, "a3", None).await.expect("rewound");
+    app.messages().edit(&forked, "u2", &[text("better")], None).await.expect("edited");
+    app.messages().unpin(&forked, "u1").await.expect("unpinned");
+    app.messages().rewind(&forked, "a3", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
     assert_eq!(shown(&test.context(&forked).await).len(), 6);
     assert_eq!(test.context(&session).await.hash, before.hash);
-    app.rewind(&session, "u1", None).await.expect("rewound");
+    app.messages().rewind(&session, "u1", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await).len(), 6, "nor the other way round");
     assert_eq!(test.findings().await, []);
 }
@@ -221,12 +221,12 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     let compacted = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, compacted);
-    test.app.undo(&forked, None).await.expect("undone");
+    test.app.compactions().undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
     assert_eq!(test.context(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
     let earlier = fork(&test, &session, at(whole)).await;
-    let begun = test.app.get_session(&earlier).await.expect("a session").session.fork.expect("a fork").1;
+    let begun = test.app.sessions().get(&earlier).await.expect("a session").session.fork.expect("a fork").1;
     assert!(test.context_as_of(&earlier, begun).await.covered.is_none(), "before the compaction there was none");
     test.settled().await;
     assert_eq!(test.findings().await, []);
@@ -238,14 +238,14 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let deeper = fork(&test, &forked, ForkPoint::default()).await;
     assert_eq!(test.context(&deeper).await.hash, pruned);
-    test.app.undo(&deeper, None).await.expect("undone");
+    test.app.compactions().undo(&deeper, None).await.expect("undone");
     assert_eq!(test.context(&deeper).await.hash, whole);
     for other in [&session, &forked] {
         assert_eq!(test.context(other).await.hash, pruned);
@@ -265,10 +265,10 @@ async fn a_forks_chain_goes_on_from_its_parents() {
     let forked = fork(&test, &session, behind("a2")).await;
     test.append(&session, "u9 \"later\"").await;
     test.append(&forked, "u9 \"elsewhere\"").await;
-    let point = test.app.get_session(&forked).await.expect("a session").session.fork.expect("a fork").1;
+    let point = test.app.sessions().get(&forked).await.expect("a session").session.fork.expect("a fork").1;
     let head = async |session: &str, revision| {
         let at = [(session.to_owned(), revision)];
-        test.app.list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
+        test.app.daemon().list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
     };
     assert_eq!(head(&session, point).await, head(&forked, point).await);
     assert_ne!(head(&session, point + 1).await, head(&forked, point + 1).await);
@@ -281,8 +281,8 @@ async fn a_fork_has_the_policy_and_the_window_of_its_point() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let change = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("changed");
-    let info = |id: String| async { test.app.get_session(&{ id }).await.expect("a session") };
+    test.app.sessions().update(&session, change).await.expect("changed");
+    let info = |id: String| async { test.app.sessions().get(&{ id }).await.expect("a session") };
     let parent = info(session.clone()).await;
     let late = info(fork(&test, &session, ForkPoint::default()).await).await;
     assert_eq!((&late.policy_json, &late.session.window), (&parent.policy_json, &parent.session.window));
@@ -297,14 +297,14 @@ async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let other = |context| SessionChange { window: Some(window(context, 500)), ..SessionChange::default() };
-    test.app.update_session(&session, other(70_000)).await.expect("changed");
+    test.app.sessions().update(&session, other(70_000)).await.expect("changed");
     let early = fork(&test, &session, at(before)).await;
     let late = fork(&test, &session, ForkPoint::default()).await;
     let of_fork = fork(&test, &early, ForkPoint::default()).await;
-    test.app.update_session(&session, other(90_000)).await.expect("changed again");
-    test.app.update_session(&late, other(20_000)).await.expect("changed in the fork");
+    test.app.sessions().update(&session, other(90_000)).await.expect("changed again");
+    test.app.sessions().update(&late, other(20_000)).await.expect("changed in the fork");
     for (id, context) in [(&session, 90_000), (&early, 50_000), (&of_fork, 50_000), (&late, 20_000)] {
-        let info = test.app.get_session(id).await.expect("a session");
+        let info = test.app.sessions().get(id).await.expect("a session");
         assert_eq!((info.session.window.context, test.context(id).await.window_tokens), (context, context));
         assert_eq!(test.context_as_of(id, before).await.window_tokens, 50_000, "what is shared is as it was");
     }
@@ -326,7 +326,7 @@ async fn a_fork_knows_the_client_ids_that_it_inherited() {
         assert_eq!(again.ids, [0, 1, 3].map(|index: usize| original[index].id.0));
         assert_eq!(names(&test, session).await, ["u1", "a1", "u2"], "nothing is there twice");
         let other = conversation("a1 \"something else\"");
-        let error = test.app.append(session, other, None, None).await.expect_err("reused");
+        let error = test.app.messages().append(session, other, None, None).await.expect_err("reused");
         assert_eq!(error.reason, Reason::ClientIdReused);
     }
     // Messages after the fork point, and messages open at it, are not part of its history.

@@ -25,7 +25,7 @@ fn short(text: impl AsRef<[u8]>) -> String {
 /// later version may add to have no place in it.
 pub(crate) async fn content(test: &TestApp) -> String {
     let mut out = String::new();
-    let (mut sessions, _) = test.app.list_sessions(&crate::support::all_sessions(100)).await.expect("the sessions");
+    let (mut sessions, _) = test.app.sessions().list(&crate::support::all_sessions(100)).await.expect("the sessions");
     sessions.sort_by_key(|info| info.session.id);
     for info in sessions {
         let session = info.session;
@@ -48,7 +48,7 @@ pub(crate) async fn content(test: &TestApp) -> String {
             writeln!(out, "  at {at}: view {view}, chain {chain}").expect("text");
         }
         let list = ListEvents { session: Some(id), page_size: 1_000, ..ListEvents::default() };
-        for served in test.app.list_events(list).await.expect("the events").0 {
+        for served in test.app.events().list(list).await.expect("the events").0 {
             let event = served.event;
             writeln!(out, "  event {} {} {:?}", event.revision, event.seq, event.body.kind()).expect("text");
         }

@@ -33,16 +33,16 @@ async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewM
 async fn turn(test: &TestApp, session: &str, number: usize, overhead: i64) {
     test.append(session, &format!("u{number} 400c")).await;
     let reply = reply(test, session, &format!("a{number}"), overhead).await;
-    test.app.append(session, vec![reply], None, None).await.expect("appended");
+    test.app.messages().append(session, vec![reply], None, None).await.expect("appended");
     test.settled().await;
 }
 
 async fn guards(test: &TestApp, session: &str) -> Guards {
-    test.app.get_session(session).await.expect("the session").session.guards
+    test.app.sessions().get(session).await.expect("the session").session.guards
 }
 
 async fn change(test: &TestApp, session: &str, change: SessionChange) {
-    test.app.update_session(session, change).await.expect("changed");
+    test.app.sessions().update(session, change).await.expect("changed");
     test.settled().await;
 }
 
@@ -132,15 +132,15 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
 
     change(&test, &session, carrying(free - 1)).await;
     assert_eq!(test.context(&session).await.context_tokens, 4_999);
-    let context = test.app.get_session(&session).await.expect("the session").session.context;
+    let context = test.app.sessions().get(&session).await.expect("the session").session.context;
     assert_eq!(context.expect("known").tokens, 4_999);
     assert_eq!(outcomes(&test).await, []);
     // A caller's own window has its own overhead.
     let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
+    assert_eq!(test.app.views().get(&session, request).await.expect("a view").context_tokens, view);
     // A reply's usage includes everything that was sent, so that nothing is added.
     let reply = reply(&test, &session, "told", 0).await;
-    test.app.append(&session, vec![reply], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
     assert_eq!(test.context(&session).await.context_tokens, view + 5);
 
     let session = test.session("opencode@seed", 6_000, 1_000).await;
@@ -174,7 +174,7 @@ async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
     assert!(test.context(&session).await.fits);
     for negative in [-1, i64::MAX] {
-        let refused = test.app.update_session(&session, carrying(negative)).await;
+        let refused = test.app.sessions().update(&session, carrying(negative)).await;
         let error = refused.expect_err("no count of tokens");
         assert_eq!(error.metadata.get("field").map(String::as_str), Some("window.overhead_tokens"));
     }
@@ -228,7 +228,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     test.settled().await;
     let before = summaries(&test).await;
     let by_hand = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&session, by_hand).await.expect("it is not held");
+    test.app.compactions().start(&session, by_hand).await.expect("it is not held");
     test.settled().await;
     assert_eq!(summaries(&test).await, before + 1);
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
@@ -240,7 +240,7 @@ async fn pinned(test: &TestApp, characters: usize) -> String {
     change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
     test.append(&session, &turns(1, 4, characters)).await;
     for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
-        test.app.pin(&session, name).await.expect("pinned");
+        test.app.messages().pin(&session, name).await.expect("pinned");
     }
     change(test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
     session
@@ -254,7 +254,7 @@ async fn pins_that_fill_the_window_are_overhead_too() {
     test.settled().await;
     let failed = failures(&test).await;
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
-    test.app.unpin(&session, "u4").await.expect("unpinned");
+    test.app.messages().unpin(&session, "u4").await.expect("unpinned");
     test.settled().await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
@@ -407,7 +407,7 @@ async fn levels_that_have_helped_cool_down_as_the_policy_says() {
 async fn the_status_counts_the_results_of_compactions() {
     let script = ScriptedSummarizer::new([Line::Say("summary".to_owned())]);
     let test = TestApp::with(script).await;
-    let statistics = async || test.app.server_info().await.expect("the state").statistics;
+    let statistics = async || test.app.daemon().info().await.expect("the state").statistics;
     assert_eq!(statistics().await, Statistics::default());
 
     let done = test.session("opencode@seed", 6_000, 1_000).await;
@@ -436,11 +436,11 @@ async fn the_status_counts_the_results_of_compactions() {
     assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), std::slice::from_ref(&full));
     assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
 
-    test.app.undo(&done, None).await.expect("undone");
+    test.app.compactions().undo(&done, None).await.expect("undone");
     test.settled().await;
     assert_eq!(statistics().await.undo_count, 1);
     let summary = NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&done, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&done, summary).await.expect("supplied");
     let supplied =
         statistics().await.counters.into_iter().find(|counter| counter.level.is_none()).expect("it is counted");
     assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
@@ -455,7 +455,7 @@ async fn the_status_counts_the_results_of_compactions() {
     test.settled().await;
     assert_eq!(statistics().await.cooldown_count, 1);
     let test = test.restart().await;
-    assert_eq!(test.app.server_info().await.expect("the state").statistics.cooldown_count, 1);
+    assert_eq!(test.app.daemon().info().await.expect("the state").statistics.cooldown_count, 1);
 }
 
 #[tokio::test]
@@ -472,20 +472,20 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     }
     // … the threshold by usage, …
     let reply = reply(&test, &session, "a30", 10_000).await;
-    let appended = test.app.append(&session, vec![reply], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
     assert!(!appended.context.due);
     // … a view over its window, another window, a change of history, …
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
-    assert!(!test.app.context(&session, wait).await.expect("a view").fits);
+    assert!(!test.app.views().get(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     // … and a provider's refusal start no compaction.
     let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
-    let error = test.app.report_overflow(&session, refused).await.expect_err("switched off");
+    let error = test.app.compactions().report_overflow(&session, refused).await.expect_err("switched off");
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    let by_hand = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await;
+    let by_hand = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
     by_hand.expect("whoever asks gets it");
 }
 
@@ -497,12 +497,12 @@ async fn usage_of_a_view_that_was_changed_since_is_void() {
         test.append(&session, &turns(1, 4, 400)).await;
         let stale = reply(&test, &session, "a10", 10_000).await;
         match rewrite {
-            "edit" => drop(test.app.edit(&session, "u4", &[text("better")], None).await.expect("edited")),
-            "rewind" => drop(test.app.rewind(&session, "a3", None).await.expect("rewound")),
-            "pin" => drop(test.app.pin(&session, "u1").await.expect("pinned")),
+            "edit" => drop(test.app.messages().edit(&session, "u4", &[text("better")], None).await.expect("edited")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a3", None).await.expect("rewound")),
+            "pin" => drop(test.app.messages().pin(&session, "u1").await.expect("pinned")),
             _ => change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await,
         }
-        let appended = test.app.append(&session, vec![stale], None, None).await.expect("appended");
+        let appended = test.app.messages().append(&session, vec![stale], None, None).await.expect("appended");
         assert!(
             appended.context.context_tokens.is_some_and(|tokens| tokens < 5_000),
             "{rewrite}: {:?}",

@@ -66,7 +66,7 @@ impl Setup {
         let event = self.watch.wait_for(EventKind::CompactionFailed).await;
         let EventBody::CompactionFailed { failure, compaction } = event.body else { panic!("another body") };
         self.test.settled().await;
-        let ended = self.test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+        let ended = self.test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
         assert_eq!(ended.state, CompactionState::Failed);
         assert!(self.script.asked().is_empty(), "nobody was asked for a summary");
         assert!(self.test.context(&self.session).await.covered.is_none());
@@ -149,7 +149,7 @@ async fn a_program_is_asked_before_the_first_summary_even_if_a_larger_tail_left_
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
     let refused = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, refused).await.expect("taken");
+    test.app.compactions().report_overflow(&session, refused).await.expect("taken");
     let event = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = event.body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "HOOK_REFUSED");
@@ -291,7 +291,7 @@ async fn a_program_replaces_the_messages_that_a_summarizer_reads() {
     };
     assert_eq!(texts(&history), texts(&as_it_was));
     let summary = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &summary).await.expect("it is listed");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &summary).await.expect("it is listed");
     let note = format!(r#"{{"pre_compact":{{"given_messages":{},"read_messages":3}}}}"#, outcome.covered_count);
     assert_eq!(summary.metadata_json.as_deref(), Some(note.as_str()));
 }
@@ -341,7 +341,7 @@ async fn a_client_gets_the_messages_that_a_program_replaced() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     let request = LeaseRequest { wait: Some(client_wait), ..LeaseRequest::default() };
-    let leased = soon("a lease", test.app.lease_summary_task(request)).await.expect("offered").expect("a task");
+    let leased = soon("a lease", test.app.summary_tasks().lease(request)).await.expect("offered").expect("a task");
     let claim = LeaseClaim {
         compaction: leased.task.compaction.to_string(),
         token: leased.token.clone(),
@@ -350,11 +350,11 @@ async fn a_client_gets_the_messages_that_a_program_replaced() {
     assert_eq!(read(&leased.task.input), ["User: only this"]);
     assert!(leased.prompt.user.contains("only this") && !leased.prompt.user.contains("u1 was here"));
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
-    let (changed, _) = test.app.edit_summary_task(&claim, edit).await.expect("changed");
+    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed").answer;
     assert_eq!(read(&changed.input), ["User: only this"]);
     assert!(changed.details_json.as_ref().is_some_and(|details| details.contains("read_messages")));
     let edit = NewEdit { tail_start: Some("u4".to_owned()), ..NewEdit::default() };
-    let (changed, _) = test.app.edit_summary_task(&claim, edit).await.expect("changed");
+    let (changed, _) = test.app.summary_tasks().edit(&claim, edit).await.expect("changed").answer;
     assert_eq!(read(&changed.input).len(), 6, "another range is read as it is");
     assert_eq!(changed.details_json, None);
 }
@@ -380,10 +380,10 @@ echo "{\"messages\": [{\"role\": \"user\", \"parts\": [{\"text\": \"the key was 
     )
     .await;
     let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(&session, wanted).await.expect("asked");
+    test.app.compactions().start(&session, wanted).await.expect("asked");
     test.settled().await;
     assert!(read(&summarizer.asked()[0])[0].contains("the key was taken out here"));
-    let said = test.app.session_with_words(&session).await.expect("the session").1.lines;
+    let said = test.app.sessions().with_words(&session).await.expect("the session").1.lines;
     let said: Vec<String> = said.into_iter().map(|(line, _)| line).collect();
     assert!(said.len() == 1 && said[0].contains("Print the tide tables."), "{said:?}");
 }

@@ -11,15 +11,16 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     let session = crate::support::prunable(&test).await;
     let mut watch = test.watch().await;
     test.app
-        .start_compaction(&session, NewCompaction::of(CompactionKind::Prune))
+        .compactions()
+        .start(&session, NewCompaction::of(CompactionKind::Prune))
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    test.app.edit(&session, "u1", &[text("better")], None).await.expect("edited");
-    test.app.pin(&session, "u2").await.expect("pinned");
-    test.app.unpin(&session, "u2").await.expect("unpinned");
+    test.app.messages().edit(&session, "u1", &[text("better")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u2").await.expect("pinned");
+    test.app.messages().unpin(&session, "u2").await.expect("unpinned");
     test.append(&session, "a9 \"still open\" open").await;
-    let fork = test.app.fork_session(&session, Default::default(), None, String::new()).await;
+    let fork = test.app.sessions().fork(&session, Default::default(), None, String::new()).await;
     fork.expect("forked");
     let mut database = test.database();
     for statement in [

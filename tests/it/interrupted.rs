@@ -81,7 +81,7 @@ async fn due(test: &TestApp) -> String {
 
 async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
     let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("there is something to compact").0
+    test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
 async fn pending(test: &TestApp, session: &str) -> String {
@@ -89,7 +89,7 @@ async fn pending(test: &TestApp, session: &str) -> String {
 }
 
 async fn state(test: &TestApp, compaction: &str) -> CompactionState {
-    test.app.get_compaction(compaction).await.expect("it is listed").state
+    test.app.compactions().get(compaction).await.expect("it is listed").state
 }
 
 /// The kinds of a session's events after a revision.
@@ -114,7 +114,7 @@ async fn two_cancels_free_both_workers_at_once() {
     due(&test).await;
     for session in &sessions {
         let compaction = pending(&test, session).await;
-        test.app.cancel_compaction(&compaction).await.expect("cancelled");
+        test.app.compactions().cancel(&compaction).await.expect("cancelled");
     }
     silent.is_left().await;
     silent.is_left().await;
@@ -132,12 +132,12 @@ async fn a_cancelled_compaction_drops_its_paid_request_and_keeps_it_in_the_log()
     let session = due(&test).await;
     soon("a request", fake.hangs()).await;
     let compaction = pending(&test, &session).await;
-    test.app.cancel_compaction(&compaction).await.expect("cancelled");
+    test.app.compactions().cancel(&compaction).await.expect("cancelled");
     before_a_beat("the connection's end", fake.is_left()).await;
     let given_up = "select count(*) from summary_request where failure = 'the request was given up'";
     let logged = async || test.number(given_up) > 0;
     before_a_beat("the request in the log", test.until("the request in the log", logged)).await;
-    assert_eq!(test.app.get_compaction(&compaction).await.expect("it is listed").requests.len(), 1);
+    assert_eq!(test.app.compactions().get(&compaction).await.expect("it is listed").requests.len(), 1);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
     let tasks = test.wake.tasks();
     let leased = soon("a task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
     let compaction = leased.task.compaction;
-    test.app.cancel_compaction(&compaction.to_string()).await.expect("cancelled");
+    test.app.compactions().cancel(&compaction.to_string()).await.expect("cancelled");
     let withdrawn = async {
         while tasks.leased(compaction, leased.token).is_ok() {
             tokio::task::yield_now().await;
@@ -170,7 +170,7 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
     let waiting = [ask(&test, &session, "one").await, ask(&test, &session, "two").await];
     let mut watch = test.watch().await;
     let before = test.revision(&session).await;
-    let receipt = test.app.archive_session(&session).await.expect("archived");
+    let receipt = test.app.sessions().archive(&session).await.expect("archived");
     silent.is_left().await;
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SESSION_ARCHIVED");
     assert_eq!(
@@ -180,12 +180,12 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
     );
     for ended in [running, waiting[0].id.to_string(), waiting[1].id.to_string()] {
         assert_eq!(state(&test, &ended).await, CompactionState::Cancelled);
-        let error = test.app.retry_compaction(&ended).await.expect_err("it is archived");
+        let error = test.app.compactions().retry(&ended).await.expect_err("it is archived");
         assert_eq!(error.reason, Reason::SessionArchived);
-        assert!(test.app.confirm_compaction(&ended).await.is_err());
+        assert!(test.app.compactions().confirm(&ended).await.is_err());
     }
     let supplied = NewSummary { text: "mine".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
-    let error = test.app.supply_summary(&session, supplied).await.expect_err("it is archived");
+    let error = test.app.compactions().supply_summary(&session, supplied).await.expect_err("it is archived");
     assert_eq!(error.reason, Reason::SessionArchived);
     // Both workers have processed another session since, so that no work of the first remains.
     due(&test).await;
@@ -203,11 +203,11 @@ async fn a_restored_session_is_checked_again() {
     let test = TestApp::with(script.clone()).await;
     let session = due(&test).await;
     script.held().await;
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     script.release();
     test.settled().await;
     let mut watch = test.watch().await;
-    let restored = test.app.restore_session(&session).await.expect("restored");
+    let restored = test.app.sessions().restore(&session).await.expect("restored");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_eq!(kinds_behind(&test, &session, restored.revision).await[0], EventKind::CompactionStarted);
@@ -226,7 +226,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     }
     let session = due(&test).await;
     let compaction = ask(&test, &session, "").await;
-    let receipt = test.app.archive_session(&session).await.expect("archived");
+    let receipt = test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
     assert_eq!(test.longhand.store().jobs().due_sessions(9).await.expect("read").len(), 0);
     assert_eq!(test.revision(&session).await, receipt.revision);
@@ -251,14 +251,14 @@ async fn an_undo_ends_the_compaction_that_runs() {
     let script = ScriptedSummarizer::new(lines);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch, running) = compacted_and_running(&test, &script).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionUndone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
     // An undo holds triggers; a request by hand finds a free worker and a free session.
     ask(&test, &session, "by hand").await;
     before_a_beat("the next compaction", script.held()).await;
-    test.app.undo(&session, None).await.expect_err("nothing is left to undo");
+    test.app.compactions().undo(&session, None).await.expect_err("nothing is left to undo");
     assert!(test.context(&session).await.pending.is_some(), "what could not be undone ended nothing");
     assert_eq!(test.findings().await, []);
 }
@@ -271,16 +271,16 @@ async fn a_redo_that_ends_the_compaction_that_runs_is_answered_also_when_it_is_a
     let session = due(&test).await;
     let mut watch = test.watch().await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     ask(&test, &session, "by hand").await;
     script.held().await;
     let running = pending(&test, &session).await;
-    let (redone, receipt) = test.once("redo", "r").redo(&session, None).await.expect("redone");
+    let (redone, receipt) = test.once("redo", "r").compactions().redo(&session, None).await.expect("redone");
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionRedone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
     assert!(matches!(&redone, Reversed::Compaction(compaction) if compaction.undone_revision.is_none()));
-    let again = test.once("redo", "r").redo(&session, None).await.expect("answered again");
+    let again = test.once("redo", "r").compactions().redo(&session, None).await.expect("answered again");
     assert_eq!(again, (redone, receipt));
     assert_eq!(test.findings().await, []);
 }
@@ -295,15 +295,15 @@ async fn a_change_in_front_of_the_boundary_ends_the_compaction_that_runs_at_once
         let running = pending(&test, &session).await;
         let mut watch = test.watch().await;
         match change {
-            "rewind" => drop(test.app.rewind(&session, "a2", None).await.expect("rewound")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a2", None).await.expect("rewound")),
             "edit" => {
                 let better = [text(&format!("better {}", filler("u2", WORDS)))];
-                drop(test.app.edit(&session, "u2", &better, None).await.expect("edited"));
+                drop(test.app.messages().edit(&session, "u2", &better, None).await.expect("edited"));
             }
             _ => {
                 let tail_start = "u9".to_owned();
                 let new = NewSummary { text: "mine".to_owned(), tail_start, ..NewSummary::default() };
-                drop(test.app.supply_summary(&session, new).await.expect("supplied"));
+                drop(test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer);
             }
         }
         silent.is_left().await;
@@ -321,10 +321,10 @@ async fn a_change_in_the_tail_leaves_the_compaction_that_runs_alone() {
     script.held().await;
     let running = pending(&test, &session).await;
     let mut watch = test.watch().await;
-    test.app.pin(&session, "u1").await.expect("pinned");
-    test.app.edit(&session, "a9", &[text("in other words")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
+    test.app.messages().edit(&session, "a9", &[text("in other words")], None).await.expect("edited");
     let messages = conversation("u10 \"on\"");
-    test.app.append(&session, messages, None, None).await.expect("appended");
+    test.app.messages().append(&session, messages, None, None).await.expect("appended");
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(state(&test, &running).await, CompactionState::Done);

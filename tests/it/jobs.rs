@@ -39,7 +39,7 @@ async fn cross(test: &TestApp, session: &str) {
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
     let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted).await.expect("there is something to compact").0
+    test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
 fn hold(text: &str) -> Line {
@@ -182,16 +182,16 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
     let (_, mut watch, compaction) = waiting_for_retry(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
     assert!((3_600..3_660).contains(&test.number(rest)), "{}", test.number(rest));
-    let waiting = test.app.get_compaction(&compaction.to_string()).await.expect("it waits");
+    let waiting = test.app.compactions().get(&compaction.to_string()).await.expect("it waits");
     let next = waiting.next_attempt_time.expect("it is known when it goes on");
     assert_eq!(next.0, test.number("select run_at from job"));
-    let (tried, joined) = test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
+    let (tried, joined) = test.app.compactions().retry(&compaction.to_string()).await.expect("taken");
     assert_eq!((tried.id, joined), (compaction, true));
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(watch.count_waited(EventKind::CompactionStarted), 1, "it is the same one");
-    let error = test.app.retry_compaction(&compaction.to_string()).await.expect_err("done");
+    let error = test.app.compactions().retry(&compaction.to_string()).await.expect_err("done");
     assert_eq!(error.reason, Reason::CompactionEnded);
-    let done = test.app.get_compaction(&compaction.to_string()).await.expect("it is done");
+    let done = test.app.compactions().get(&compaction.to_string()).await.expect("it is done");
     assert_eq!(done.next_attempt_time, None);
 }
 
@@ -239,7 +239,7 @@ async fn a_delay_continues_whatever_window_an_append_names() {
     let (session, mut watch, _) = waiting_for_retry(&test).await;
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
-    test.app.append(&session, messages, small, None).await.expect("appended");
+    test.app.messages().append(&session, messages, small, None).await.expect("appended");
     assert_eq!(test.number(WAITING_FOR_RETRY), 1);
     test.append(&session, "a90 30000c").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -253,8 +253,8 @@ async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
     let mut watch = test.watch().await;
     let first = start(&test, &session, "mind the tests").await;
     script.held().await;
-    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
-    let (second, joined) = test.app.retry_compaction(&first.id.to_string()).await.expect("another begins");
+    test.app.compactions().cancel(&first.id.to_string()).await.expect("cancelled");
+    let (second, joined) = test.app.compactions().retry(&first.id.to_string()).await.expect("another begins");
     assert!(second.id != first.id && !joined);
     assert_eq!((second.request.trigger, second.request.instructions.as_str()), (Trigger::Manual, "mind the tests"));
     script.release();
@@ -263,7 +263,7 @@ async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
     };
     assert_eq!(compaction, second.id);
     assert_eq!(script.asked()[1].instructions, "mind the tests");
-    let unknown = test.app.retry_compaction(&first.id.to_string().replace(['1', '2'], "3")).await;
+    let unknown = test.app.compactions().retry(&first.id.to_string().replace(['1', '2'], "3")).await;
     assert_eq!(unknown.expect_err("nobody").reason, Reason::CompactionNotFound);
 }
 
@@ -280,7 +280,7 @@ async fn superseded(test: &TestApp, watch: &mut Watch) {
     let body = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, compaction } = body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
-    let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    let ended = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
 }
 
@@ -289,7 +289,11 @@ async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_du
     let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch) = running(&test, &script).await;
-    test.app.edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None).await.expect("edited");
+    test.app
+        .messages()
+        .edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None)
+        .await
+        .expect("edited");
     script.release();
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -305,7 +309,7 @@ async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
     let (session, mut watch) = running(&test, &script).await;
     let supplied =
         NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, supplied).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, supplied).await.expect("supplied");
     script.release();
     superseded(&test, &mut watch).await;
     test.settled().await;
@@ -319,13 +323,13 @@ async fn cross_with_image(test: &TestApp, session: &str) {
     let mut turn = conversation(&turns(9, 9, WORDS));
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     turn[0].parts.push(NewPart::new(PartBody::Media(image)));
-    let appended = test.app.append(session, turn, None, None).await.expect("appended");
+    let appended = test.app.messages().append(session, turn, None, None).await.expect("appended");
     assert!(appended.context.due, "the test needs it to be due");
 }
 
 async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(session, overflow).await.expect("taken")
+    test.app.compactions().report_overflow(session, overflow).await.expect("taken")
 }
 
 /// True if a view shows an image.
@@ -363,7 +367,7 @@ async fn asking(test: &TestApp) -> String {
         window: Some(window(12_000, 1_000)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("a policy of its own");
+    test.app.sessions().update(&session, change).await.expect("a policy of its own");
     session
 }
 
@@ -415,7 +419,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
     // earlier.
     let early = r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 1400}}}}"#.to_owned();
     let change = SessionChange { policy_override_json: Some(early), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("a policy of its own");
+    test.app.sessions().update(&session, change).await.expect("a policy of its own");
     let mut watch = test.watch().await;
     test.append(&session, &turns(9, 9, 700)).await;
     let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
@@ -423,8 +427,8 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
         panic!("another body")
     };
     let better = text(&format!("better {}", filler("u2", WORDS)));
-    test.app.edit(&session, "u2", &[better], None).await.expect("edited");
-    test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
+    test.app.messages().edit(&session, "u2", &[better], None).await.expect("edited");
+    test.app.compactions().retry(&compaction.to_string()).await.expect("taken");
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
@@ -447,12 +451,12 @@ async fn the_end_of_a_proposal_is_reported_although_it_was_accepted() {
     for session in [&refused, &overtaken] {
         cross(&test, session).await;
         let id = proposed(&mut watch).await;
-        let confirmed = test.app.confirm_compaction(&id.to_string()).await.expect("taken");
+        let confirmed = test.app.compactions().confirm(&id.to_string()).await.expect("taken");
         assert_eq!((confirmed.state, confirmed.proposed_until), (CompactionState::Ready, None));
         agreed.push(id);
     }
-    test.app.cancel_compaction(&agreed[0].to_string()).await.expect("cancelled");
-    test.app.edit(&overtaken, "u2", &[text("better")], None).await.expect("edited");
+    test.app.compactions().cancel(&agreed[0].to_string()).await.expect("cancelled");
+    test.app.messages().edit(&overtaken, "u2", &[text("better")], None).await.expect("edited");
     script.release();
     script.release();
     for (id, reason) in agreed.into_iter().zip(["REQUESTED", "SUPERSEDED"]) {
@@ -470,13 +474,13 @@ async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_compactio
     let first = start(&test, &session, "").await;
     script.held().await;
     let id = first.id.to_string();
-    let retry = async || test.once("retry", "1").retry_compaction(&id).await;
+    let retry = async || test.once("retry", "1").compactions().retry(&id).await;
     let (retried, joined) = retry().await.expect("it is there already");
     assert_eq!((retried.id, joined), (first.id, true));
-    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
+    test.app.compactions().cancel(&first.id.to_string()).await.expect("cancelled");
     let (again, joined) = retry().await.expect("answered as before");
     assert_eq!((again.id, again.state, joined), (first.id, CompactionState::Cancelled, true));
-    let other = test.once("retry", "2").retry_compaction(&first.id.to_string()).await;
+    let other = test.once("retry", "2").compactions().retry(&first.id.to_string()).await;
     assert_eq!(other.expect_err("the id is taken").reason, Reason::RequestIdReused);
 }
 
@@ -485,12 +489,12 @@ async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_
     let test = TestApp::start().await;
     let session = small(&test).await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    let report = async || test.once("report", "1").report_overflow(&session, overflow.clone()).await;
+    let report = async || test.once("report", "1").compactions().report_overflow(&session, overflow.clone()).await;
     let first = report().await.expect("taken");
     test.settled().await;
     let off = "{\"trigger\": {\"auto\": false}}".to_owned();
     let change = SessionChange { policy_override_json: Some(off), ..SessionChange::default() };
-    test.app.update_session(&session, change).await.expect("switched off");
+    test.app.sessions().update(&session, change).await.expect("switched off");
     let again = report().await.expect("answered as before");
     assert_eq!((again.0.id, again.1), (first.0.id, first.1));
 }
@@ -525,7 +529,7 @@ async fn a_session_due_during_a_compaction_is_evaluated_when_that_ends_without_e
     let first = start(&test, &session, "").await;
     script.held().await;
     assert!(!test.append(&session, &turns(9, 9, WORDS)).await.context.due, "something is live");
-    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
+    test.app.compactions().cancel(&first.id.to_string()).await.expect("cancelled");
     let EventBody::Compacted { trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };

@@ -18,7 +18,7 @@ use std::path::Path;
 async fn erase(test: &TestApp, session: &str, target: EraseTarget) {
     let request =
         EraseRequest { target, reason: "a key was pasted".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased");
+    test.app.content().erase(session, request).await.expect("erased");
 }
 
 async fn erase_message(test: &TestApp, session: &str, id: &str) {
@@ -27,7 +27,7 @@ async fn erase_message(test: &TestApp, session: &str, id: &str) {
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {
     let request = AppendRequest { messages, keep_erased, ..AppendRequest::default() };
-    test.app.append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
 /// For each message, which of its parts have no content.
@@ -145,7 +145,7 @@ async fn what_came_in_pieces_or_was_redacted_is_known_again() {
         offset: 0,
         delta: "in two pieces".to_owned(),
     };
-    test.app.append_draft(&first, "a1", words).await.expect("a draft");
+    test.app.messages().append_draft(&first, "a1", words).await.expect("a draft");
     erase_message(&test, &first, "a1").await;
     test.longhand.store().apply_secret_rules(rules).expect("the key is made");
     let secret = || conversation("u1 \"hush-0123456789abcdef is the key\"");
@@ -184,30 +184,30 @@ async fn a_part_of_an_edit_that_was_erased_alone_comes_again_without_itself() {
     };
 
     let first = new().await;
-    test.app.edit_with(&first, edit("u1", true)).await.expect("edited");
+    test.app.messages().edit_with(&first, edit("u1", true)).await.expect("edited");
     let edited = test.history(&first).await.pop().expect("the edit");
     erase(&test, &first, part_target(&edited.parts[1].id.to_string()).expect("an id")).await;
     let left = shown(&test.context(&first).await);
 
     let second = new().await;
     assert_eq!(erased_parts(&test.history(&second).await), [vec![false; 2], vec![false]], "the original has it still");
-    let receipt = test.app.edit_with(&second, edit("u1", true)).await.expect("edited");
-    assert_eq!((last(&second).await, receipt.erased), ((vec![false, true], true), receipt.ids));
+    let receipt = test.app.messages().edit_with(&second, edit("u1", true)).await.expect("edited");
+    assert_eq!((last(&second).await, receipt.answer.erased), ((vec![false, true], true), receipt.answer.ids));
     assert_eq!(shown(&test.context(&second).await), left, "it is what the erasure left");
     // An edit of an edit is one of the original.
     let edits = test.history(&second).await.pop().expect("the edit").id.to_string();
     let again = EditRequest { message: &edits, ..edit("", true) };
-    test.app.edit_with(&second, again).await.expect("edited");
+    test.app.messages().edit_with(&second, again).await.expect("edited");
     assert_eq!(last(&second).await, (vec![false, true], true));
     for (of, keep_erased) in [("u2", true), ("u1", false)] {
-        let receipt = test.app.edit_with(&second, edit(of, keep_erased)).await.expect("edited");
+        let receipt = test.app.messages().edit_with(&second, edit(of, keep_erased)).await.expect("edited");
         assert_eq!((last(&second).await, receipt.erased.len()), ((vec![false; 2], true), 0), "of {of}");
     }
 
     // With its last part the edit loses the rest.
     erase(&test, &first, part_target(&edited.parts[0].id.to_string()).expect("an id")).await;
     let third = new().await;
-    test.app.edit_with(&third, edit("u1", true)).await.expect("edited");
+    test.app.messages().edit_with(&third, edit("u1", true)).await.expect("edited");
     assert_eq!(last(&third).await, (vec![true; 2], false));
     test.settled().await;
     assert_eq!(test.findings().await, []);
@@ -225,17 +225,22 @@ async fn an_erased_session_is_not_made_again_from_its_source() {
         ..NewSession::default()
     };
     let session = test.create(new("one", "main", "")).await;
-    let (_, existed) =
-        test.app.create_session(NewSession { keep_erased: false, ..new("one", "main", "") }).await.expect("found");
+    let (_, existed) = test
+        .app
+        .sessions()
+        .create(NewSession { keep_erased: false, ..new("one", "main", "") })
+        .await
+        .expect("found")
+        .answer;
     assert!(existed, "a condition makes no other request");
     erase(&test, &session, EraseTarget::Session).await;
     for refused in [new("one", "main", ""), new("one", "main", "pi"), new("two", "main", "")] {
-        let error = test.app.create_session(refused).await.expect_err("it was erased");
+        let error = test.app.sessions().create(refused).await.expect_err("it was erased");
         assert_eq!(error.reason, Reason::SessionErased);
     }
     test.create(new("two", "other", "")).await;
     let anyway = test.create(NewSession { keep_erased: false, ..new("one", "main", "pi") }).await;
-    let (found, existed) = test.app.create_session(new("one", "main", "pi")).await.expect("it exists");
+    let (found, existed) = test.app.sessions().create(new("one", "main", "pi")).await.expect("it exists").answer;
     assert_eq!((found.session.id.to_string(), existed), (anyway, true));
 }
 
@@ -251,19 +256,20 @@ async fn the_text_of_an_erased_summary_is_refused() {
     };
     let first = test.manual_session().await;
     test.append(&first, &turns(1, 4, 300)).await;
-    test.app.supply_summary(&first, new(true)).await.expect("supplied");
+    test.app.compactions().supply_summary(&first, new(true)).await.expect("supplied");
     erase_message(&test, &first, "u2").await;
     let second = test.manual_session().await;
     test.append(&second, &turns(1, 4, 300)).await;
-    let refused = test.app.supply_summary(&second, new(true)).await.expect_err("it was erased");
+    let refused = test.app.compactions().supply_summary(&second, new(true)).await.expect_err("it was erased");
     assert_eq!(refused.reason, Reason::ContentErased);
     test.app
+        .compactions()
         .supply_summary(&second, NewSummary { text: "Another one.".to_owned(), ..new(true) })
         .await
         .expect("supplied");
     let third = test.manual_session().await;
     test.append(&third, &turns(1, 4, 300)).await;
-    test.app.supply_summary(&third, new(false)).await.expect("it was not asked for");
+    test.app.compactions().supply_summary(&third, new(false)).await.expect("it was not asked for");
     assert_eq!(test.findings().await, []);
 }
 

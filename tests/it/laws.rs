@@ -313,8 +313,8 @@ impl Fixture {
         let NewMessage { role, kind, parts, finish, .. } = new.clone();
         let request =
             AppendRequest { messages: vec![new], rewind: rewind.map(RewindTo::Message), ..AppendRequest::default() };
-        let id = MessageId(self.test.app.append_with(&session.id, request).await?.ids[0]);
-        let (stored, _, _) = self.test.app.get_message(&session.id, &id.to_string()).await?;
+        let id = MessageId(self.test.app.messages().append_with(&session.id, request).await?.ids[0]);
+        let (stored, _, _) = self.test.app.messages().get(&session.id, &id.to_string()).await?;
         let revision = stored.revision;
         assert!(session.written.last().is_none_or(|last| last.revision < revision), "one order");
         session.written.push(Written {
@@ -377,7 +377,7 @@ impl Fixture {
                 let detail = "prompt is too long".to_owned();
                 let finish = Finish { reason: Some(FinishReason::Error), detail, ..Finish::default() };
                 let id = written.id.to_string();
-                let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
+                let sealed = self.test.app.messages().finish(&session.id, &id, finish.clone(), None).await?;
                 (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
             }
             Step::Entry => {
@@ -428,7 +428,7 @@ impl Fixture {
         let id = session.written[index].id.to_string();
         let parts = [text("and on"), call(fresh)];
         let whole = parts.iter().cloned().map(OpenPart::Whole).collect();
-        let since = self.test.app.append_parts(&session.id, &id, whole).await?.revision;
+        let since = self.test.app.messages().append_parts(&session.id, &id, whole).await?.revision;
         session.written[index].parts.extend(parts.map(|part| (since, part)));
         session.calls.push(fresh.to_owned());
         Ok(())
@@ -440,7 +440,7 @@ impl Fixture {
         let (finish, given) = session.finish(Some(FinishReason::Stop), self.count);
         let written = &mut session.written[index];
         let id = written.id.to_string();
-        let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
+        let sealed = self.test.app.messages().finish(&session.id, &id, finish.clone(), None).await?;
         // If there is usage, its event follows the one that seals the message.
         let at = sealed.revision - i64::from(finish.usage.is_some());
         (written.sealed, written.finish) = (Some(at), finish.with_view(given));
@@ -455,15 +455,15 @@ impl Fixture {
             Step::Rewind(number) => {
                 let named = name(self.chosen(at, number));
                 let to = if named.is_empty() { RewindTo::Start } else { RewindTo::Message(&named) };
-                drop(app.rewind(&id, to, None).await?);
+                drop(app.messages().rewind(&id, to, None).await?);
             }
             Step::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));
                 let (original, target) = (target.original, target.id.to_string());
-                let edited = app.edit(&id, &target, std::slice::from_ref(&part), None).await?;
+                let edited = app.messages().edit(&id, &target, std::slice::from_ref(&part), None).await?;
                 let replacement = MessageId(edited.ids[0]);
-                let revision = app.get_message(&id, &replacement.to_string()).await?.0.revision;
+                let revision = app.messages().get(&id, &replacement.to_string()).await?.0.revision;
                 self.sessions[at].written.push(Written {
                     id: replacement,
                     revision,
@@ -478,7 +478,7 @@ impl Fixture {
             }
             Step::TakeOut(number) => {
                 let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
-                let edited = app.edit(&id, &target.to_string(), &[], None).await?;
+                let edited = app.messages().edit(&id, &target.to_string(), &[], None).await?;
                 assert!(edited.ids.is_empty(), "nothing stands in its place");
                 let view = self.test.context(&id).await;
                 let shown = view.messages.iter().any(|message| message.source == Some(target));
@@ -488,11 +488,15 @@ impl Fixture {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
                 let Some((target, original)) = chosen else { return Ok(()) };
                 let target = target.to_string();
-                drop(if unpin { app.unpin(&id, &target).await? } else { app.pin(&id, &target).await? });
+                drop(if unpin {
+                    app.messages().unpin(&id, &target).await?
+                } else {
+                    app.messages().pin(&id, &target).await?
+                });
                 self.sessions[at].ever_pinned.insert(original);
             }
-            Step::Undo => drop(app.undo(&id, None).await?),
-            Step::Redo => drop(app.redo(&id, None).await?),
+            Step::Undo => drop(app.compactions().undo(&id, None).await?),
+            Step::Redo => drop(app.compactions().redo(&id, None).await?),
             Step::Supply(tail, until) => {
                 let new = NewSummary {
                     text: "brought along".to_owned(),
@@ -500,11 +504,11 @@ impl Fixture {
                     until: name(self.chosen(at, until)),
                     ..NewSummary::default()
                 };
-                app.supply_summary(&id, new).await?;
+                app.compactions().supply_summary(&id, new).await?;
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.start_compaction(&id, NewCompaction::of(kind)).await?;
+                app.compactions().start(&id, NewCompaction::of(kind)).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
@@ -513,7 +517,7 @@ impl Fixture {
                     tail_start: name(self.chosen(at, tail)),
                     ..NewCompaction::of(CompactionKind::Summary)
                 };
-                match app.start_compaction(&id, wanted).await {
+                match app.compactions().start(&id, wanted).await {
                     // Not every policy summarizes.
                     Err(error)
                         if error.metadata.get("field").is_some_and(|field| field == "covered_start_message_id") => {}
@@ -526,7 +530,7 @@ impl Fixture {
             }
             Step::Overflow => {
                 let overflow = Overflow { status: Some(413), ..Overflow::default() };
-                app.report_overflow(&id, overflow).await?;
+                app.compactions().report_overflow(&id, overflow).await?;
                 self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
@@ -539,7 +543,7 @@ impl Fixture {
                     policy_override_json: given(override_json),
                     ..SessionChange::default()
                 };
-                app.update_session(&id, change).await?;
+                app.sessions().update(&id, change).await?;
             }
             _ => {}
         }
@@ -551,7 +555,7 @@ impl Fixture {
         let newest = self.test.revision(&session.id).await;
         let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
         let fork = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new()).await?;
+        let (info, _) = self.test.app.sessions().fork(&session.id, fork, None, String::new()).await?.answer;
         let inherited = session.written.iter().map(|written| written.at(point));
         let child = Tracked {
             id: info.session.id.to_string(),
@@ -578,7 +582,7 @@ impl Fixture {
                 let Some(current) = store.compactions().current(key).await.expect("read") else { continue };
                 if store.compactions().get(current).await.expect("read").proposed_until.is_some() {
                     // The proposal may have ended meanwhile.
-                    drop(self.test.app.confirm_compaction(&current.to_string()).await);
+                    drop(self.test.app.compactions().confirm(&current.to_string()).await);
                 }
             }
             false
@@ -630,7 +634,7 @@ impl Fixture {
             action: OverflowAction::Shorten,
             ..ContextRequest::default()
         };
-        let shorter = self.test.app.context(&session.id, request).await.expect("a context");
+        let shorter = self.test.app.views().get(&session.id, request).await.expect("a context");
         accounted(session, &shorter);
         let given =
             GivenView { revision: view.revision, hash: view.hash, window: window(3_000, 500), shortened: false };

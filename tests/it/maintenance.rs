@@ -34,7 +34,7 @@ fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
         policy_override_json: Some("{\"guards\": {\"minimum_gain_tokens\": 1}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("updated");
+    test.app.sessions().update(&session, change).await.expect("updated");
     append(&test, &session, turns("bash", 1, 80)).await;
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0, "320 messages may stay");
@@ -165,10 +165,10 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
         window: Some(window(60_000, 0)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("another policy");
+    test.app.sessions().update(&session, change).await.expect("another policy");
     test.settled().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&session, wanted).await.expect("there is something to compact");
+    test.app.compactions().start(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
     assert_eq!((test.number(kept), test.number(ways)), (33, 2));
@@ -189,7 +189,7 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     let message = test.history(&session).await[0].id.0.simple().to_string();
     let target = EraseTarget::Messages(vec!["u1".to_owned()]);
     let erase = EraseRequest { target, reason: "private".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(&session, erase).await.expect("erased");
+    test.app.content().erase(&session, erase).await.expect("erased");
     test.settled().await;
     let at = test.revision(&session).await;
     let estimate = async || test.context_as_of(&session, at).await.estimated_tokens;
@@ -217,7 +217,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
     let session = test.session("qwen-code@0.24", ROOMY, 0).await;
     let supply = async |turn: usize, text: &str| {
         let (text, tail_start) = (text.to_owned(), format!("u{turn}"));
-        test.app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await
+        test.app.compactions().supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await
     };
     let mut taken = 0;
     for round in 0..10 {
@@ -225,7 +225,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
         append(&test, &session, turns("read_file", first, first + 9)).await;
         // A worker prunes meanwhile.
         let wanted = NewCompaction::of(CompactionKind::Prune);
-        test.app.start_compaction(&session, wanted).await.expect("there are outputs to clear");
+        test.app.compactions().start(&session, wanted).await.expect("there are outputs to clear");
         for turn in first + 2..first + 6 {
             let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));
             for supplied in [one, other] {

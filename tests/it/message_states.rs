@@ -16,7 +16,7 @@ async fn listed(test: &TestApp, session: &str, as_of: Option<Revision>) -> Vec<(
     let mut list = ListMessages { page_size: 3, as_of, derived: true, records: true, ..ListMessages::default() };
     let mut all = Vec::new();
     loop {
-        let page = test.app.list_messages(session, list.clone()).await.expect("a page");
+        let page = test.app.messages().list(session, list.clone()).await.expect("a page");
         assert_eq!(page.messages.len(), page.statuses.len());
         all.extend(page.messages.into_iter().zip(page.statuses));
         if page.next_page_token.is_empty() {
@@ -35,7 +35,7 @@ async fn states(test: &TestApp, session: &str, as_of: Option<Revision>) -> Vec<(
     let all = listed(test, session, as_of).await;
     if as_of.is_none() {
         for (message, status) in &all {
-            let got = test.app.get_message(session, &message.id.to_string()).await.expect("it is there");
+            let got = test.app.messages().get(session, &message.id.to_string()).await.expect("it is there");
             assert_eq!(got.2, *status, "a message alone has the status that a list has");
         }
     }
@@ -47,11 +47,11 @@ fn of<const N: usize>(expected: [(&str, MessageState); N]) -> Vec<(String, Messa
 }
 
 async fn status(test: &TestApp, session: &str, id: &str) -> MessageStatus {
-    test.app.get_message(session, id).await.expect("a message").2
+    test.app.messages().get(session, id).await.expect("a message").2
 }
 
 async fn id(test: &TestApp, session: &str, id: &str) -> MessageId {
-    test.app.get_message(session, id).await.expect("a message").0.id
+    test.app.messages().get(session, id).await.expect("a message").0.id
 }
 
 #[tokio::test]
@@ -66,18 +66,18 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
     assert_eq!(status(&test, &session, "u1").await, MessageStatus::of(Active));
     let before = test.revision(&session).await;
 
-    let edit = app.edit(&session, "a1", &[text("dos")], None).await.expect("edited");
+    let edit = app.messages().edit(&session, "a1", &[text("dos")], None).await.expect("edited");
     let replacement = MessageId(edit.ids[0]);
     let expected =
         MessageStatus { by_revision: Some(edit.revision), by_message: Some(replacement), ..MessageStatus::of(Edited) };
     assert_eq!(status(&test, &session, "a1").await, expected);
-    let again = app.edit(&session, "a1", &[text("deux")], None).await.expect("edited again");
+    let again = app.messages().edit(&session, "a1", &[text("deux")], None).await.expect("edited again");
     let newest = MessageId(again.ids[0]);
     for id in ["a1", &replacement.to_string()] {
         let status = status(&test, &session, id).await;
         assert_eq!((status.state, status.by_message, status.by_revision), (Edited, Some(newest), Some(again.revision)));
     }
-    let removal = app.edit(&session, "u2", &[], None).await.expect("removed").revision;
+    let removal = app.messages().edit(&session, "u2", &[], None).await.expect("removed").revision;
     let removed = MessageStatus { by_revision: Some(removal), ..MessageStatus::of(Removed) };
     assert_eq!(status(&test, &session, "u2").await, removed);
     let rewind = AppendRequest {
@@ -85,7 +85,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
         rewind: Some(RewindTo::Message("a1")),
         ..AppendRequest::default()
     };
-    let rewound = app.append_with(&session, rewind).await.expect("replaced").revision - 1;
+    let rewound = app.messages().append_with(&session, rewind).await.expect("replaced").revision - 1;
     let now = of([
         ("u1", Active),
         ("a1", Edited),
@@ -102,11 +102,11 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
     assert_eq!(states(&test, &session, Some(before)).await, active, "a list of a revision has its states");
 
     // A fork has the marks of its source, and its own.
-    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     assert_eq!(states(&test, &fork, None).await, now);
     for _ in 0..3 {
-        app.undo(&fork, None).await.expect("undone");
+        app.compactions().undo(&fork, None).await.expect("undone");
     }
     let undone = test.revision(&fork).await;
     let expected = of([
@@ -133,11 +133,11 @@ async fn a_summary_covers_all_but_pinned_messages() {
     let session = test.manual_session().await;
     let app = &test.app;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"\nu3 \"five\"").await;
-    app.pin(&session, "u1").await.expect("pinned");
-    app.edit(&session, "a1", &[text("dos")], None).await.expect("edited");
+    app.messages().pin(&session, "u1").await.expect("pinned");
+    app.messages().edit(&session, "a1", &[text("dos")], None).await.expect("edited");
     let supply = async |words: &str, tail: &str| {
         let summary = NewSummary { text: words.to_owned(), tail_start: tail.to_owned(), ..NewSummary::default() };
-        app.supply_summary(&session, summary).await.expect("supplied")
+        app.compactions().supply_summary(&session, summary).await.expect("supplied").answer
     };
     let (compaction, _) = supply("so far", "u2").await;
     let all = listed(&test, &session, None).await;
@@ -160,13 +160,13 @@ async fn a_summary_covers_all_but_pinned_messages() {
     };
     assert_eq!(summaries().await, [Inactive, Active]);
     assert_eq!(status(&test, &session, "a2").await.state, Covered);
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(summaries().await, [Active, Inactive]);
     assert_eq!(status(&test, &session, "a2").await.state, Active);
-    app.unpin(&session, "u1").await.expect("unpinned");
+    app.messages().unpin(&session, "u1").await.expect("unpinned");
     let status = status(&test, &session, "u1").await;
     assert_eq!((status.state, status.is_pinned), (Covered, false));
-    let expanded = app.expand(&session, &compaction.id.to_string(), 0, "").await.expect("expanded");
+    let expanded = app.messages().expand(&session, &compaction.id.to_string(), 0, "").await.expect("expanded");
     assert_eq!(expanded.messages.len(), expanded.statuses.len());
     assert!(expanded.statuses.iter().all(|status| status.state == Covered), "{:?}", expanded.statuses);
 }
@@ -177,7 +177,7 @@ async fn what_a_compaction_leaves_out_names_the_compaction() {
     let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, overflow).await.expect("taken");
+    test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
     let omitted = test.context(&session).await;
     let (omitted, by) = (&omitted.omitted[0], omitted.omitted_by[0]);
@@ -203,13 +203,22 @@ async fn a_record_says_whether_it_is_the_newest_version() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let append = async |session: &str, data: &str| {
-        test.app.append(session, vec![version(data)], None, None).await.expect("appended")
+        test.app.messages().append(session, vec![version(data)], None, None).await.expect("appended")
     };
     test.append(&session, "u1 \"one\"\nr1 \"alone\"").await;
     let first = append(&session, "1").await;
     let fork = ForkPoint { as_of_revision: Some(first.revision), ..ForkPoint::default() };
-    let fork =
-        test.app.fork_session(&session, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&session, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     append(&session, "2").await;
     let third = append(&session, "3").await;
     let now = of([("u1", Active), ("r1", Record), ("todo", Superseded), ("todo", Superseded), ("todo", Record)]);
@@ -222,7 +231,7 @@ async fn a_record_says_whether_it_is_the_newest_version() {
     let own = append(&fork, "mine").await;
     let inherited = status(&test, &fork, &MessageId(first.ids[0]).to_string()).await;
     assert_eq!((inherited.state, inherited.by_message), (Superseded, Some(MessageId(own.ids[0]))));
-    test.app.rewind(&session, RewindTo::Start, None).await.expect("rewound");
+    test.app.messages().rewind(&session, RewindTo::Start, None).await.expect("rewound");
     assert_eq!(status(&test, &session, "todo").await, MessageStatus::of(Record), "rewinds do not concern records");
 }
 
@@ -232,10 +241,10 @@ async fn messages_come_in_the_order_of_their_ids() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"be\" open").await;
     let a1 = id(&test, &session, "a1").await.to_string();
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     let get = async |session: &str, ids: &[&str]| {
         let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-        test.app.batch_get_messages(session, ids).await
+        test.app.messages().batch_get(session, ids).await
     };
     let batch = get(&session, &["u2", &a1, "a2", "u1", "u2"]).await.expect("all of them");
     assert_eq!(batch.messages.iter().map(words_of).collect::<Vec<_>>(), ["three", "two", "be", "one", "three"]);
@@ -253,7 +262,8 @@ async fn messages_come_in_the_order_of_their_ids() {
     }
     assert_eq!(get(&session, &["u1"; limits::BATCH_GET_MESSAGES_MAX]).await.expect("as many").messages.len(), 100);
     // A fork has what it inherited, and what was still open then is not there.
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     assert_eq!(get(&fork, &["u2", "u1"]).await.expect("inherited").messages.len(), 2);
     let error = get(&fork, &["u1", "a2"]).await.expect_err("it is not inherited");
@@ -275,13 +285,13 @@ async fn a_batch_ends_where_a_page_would() {
             client_id: Some(name.to_owned()),
             ..NewMessage::sealed(Role::User, vec![text(&filler(name, large - 4_096))])
         };
-        test.app.append(&session, vec![message], None, None).await.expect("appended");
+        test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
     }
     test.append(&session, "u4 \"small\"").await;
     let mut ids: Vec<String> = ["u3", "u1", "u2", "u4"].map(str::to_owned).to_vec();
     let mut answers = Vec::new();
     while !ids.is_empty() {
-        let batch = test.app.batch_get_messages(&session, ids).await.expect("a part of them");
+        let batch = test.app.messages().batch_get(&session, ids).await.expect("a part of them");
         assert_eq!(batch.messages.len(), batch.statuses.len());
         answers.push(batch.messages.iter().filter_map(|message| message.client_id.clone()).collect::<Vec<_>>());
         ids = batch.remaining_ids;
@@ -290,9 +300,9 @@ async fn a_batch_ends_where_a_page_would() {
     // One that is larger than a page comes alone.
     let parts = vec![text(&filler("x", limits::PAGE_BYTES_MAX + 1))];
     let whole = NewMessage { client_id: Some("u5".to_owned()), ..NewMessage::sealed(Role::User, parts) };
-    test.app.append(&session, vec![whole], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![whole], None, None).await.expect("appended");
     let ids = vec!["u5".to_owned(), "u4".to_owned()];
-    let batch = test.app.batch_get_messages(&session, ids).await.expect("the first of them");
+    let batch = test.app.messages().batch_get(&session, ids).await.expect("the first of them");
     assert_eq!((batch.messages.len(), batch.remaining_ids), (1, vec!["u4".to_owned()]));
 }
 
@@ -301,7 +311,7 @@ async fn messages_stay_readable_when_their_statuses_are_not() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nr1 \"entry\"").await;
-    test.app.edit(&session, "a1", &[], None).await.expect("removed");
+    test.app.messages().edit(&session, "a1", &[], None).await.expect("removed");
     let folder = test.stop().await;
     let unknown = MessageStatus::of(MessageState::Unknown);
     for sql in ["update layout set body = x'00'", "update mark set body = x'00'"] {
@@ -315,7 +325,7 @@ async fn messages_stay_readable_when_their_statuses_are_not() {
         assert_eq!(all.len(), 3, "{sql}");
         assert!(all.iter().all(|(_, status)| *status == unknown), "{sql}: {all:?}");
         assert_eq!(status(&test, &session, "a1").await, unknown, "{sql}");
-        let batch = test.app.batch_get_messages(&session, vec!["u1".to_owned()]).await.expect("the message");
+        let batch = test.app.messages().batch_get(&session, vec!["u1".to_owned()]).await.expect("the message");
         assert_eq!(batch.messages.len(), 1, "{sql}");
     }
 }

@@ -61,7 +61,7 @@ struct Full {
 
 /// Appends with a request id: the answer is the same whenever it is asked for.
 async fn append_once(test: &TestApp) -> String {
-    let appended = test.once("once", "words").append("main", conversation("u70 \"once\""), None, None).await;
+    let appended = test.once("once", "words").messages().append("main", conversation("u70 \"once\""), None, None).await;
     let appended = appended.expect("appended");
     format!("{} {:?}", appended.revision, appended.ids)
 }
@@ -84,7 +84,7 @@ async fn full() -> Full {
     )
     .await;
     let summary = NewSummary { text: "We talked.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary("retrieval", summary).await.expect("supplied");
+    test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     test.append("retrieval", "u6 \"Where is the deploy key?\"").await;
     assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
     let target = EraseTarget::Messages(vec!["u2".to_owned()]);
@@ -92,22 +92,22 @@ async fn full() -> Full {
     erase_at_once(&test.app, "retrieval", erase).await;
     // The summary went with what it was made of.
     let summary = NewSummary { text: "We met.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary("retrieval", summary).await.expect("supplied");
+    test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
     // What is under way.
-    test.app.add_label("main", "kept".to_owned()).await.expect("labelled");
+    test.app.sessions().add_label("main", "kept".to_owned()).await.expect("labelled");
     test.append("main", "a71 \"be\" open").await;
     let delta = "with U+0000: \0 and U+FDD0: \u{FDD0}".to_owned();
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
-    test.app.append_draft("main", "a71", words).await.expect("drafted");
-    test.by("ada").acquire_run("main", Some(Duration::from_secs(600)), false).await.expect("a run");
-    test.app.submit_prompt("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
+    test.app.messages().append_draft("main", "a71", words).await.expect("drafted");
+    test.by("ada").runs().acquire("main", Some(Duration::from_secs(600)), false).await.expect("a run");
+    test.app.prompts().submit("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
     let question = Question { text: "May I?".to_owned(), choices, ..Question::default() };
-    test.app.request_approval("main", question).await.expect("asked");
+    test.app.approvals().request("main", question).await.expect("asked");
     let scopes = [Scope::Read].into_iter().collect();
     let token = NewAccessToken { principal: "guest".to_owned(), scopes, ..NewAccessToken::default() };
-    let (_, secret) = test.app.create_access_token(token).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(token).await.expect("a token");
     test.settled().await;
     assert_eq!(test.findings().await, []);
     let cursor = cursor(&test).await;
@@ -118,7 +118,7 @@ async fn full() -> Full {
 /// The cursor of the newest event.
 async fn cursor(test: &TestApp) -> String {
     let request = SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
-    let mut stream = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut stream = crate::support::Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     match stream.frame().await {
         Frame::Ready { cursor, .. } => cursor,
         frame => panic!("not ready: {frame:?}"),
@@ -134,13 +134,13 @@ async fn open(directory: &Arc<TempDir>) -> TestApp {
 async fn read(test: &TestApp) -> String {
     assert_eq!(test.findings().await, []);
     let mut content = crate::formats::content(test).await;
-    let run = test.app.session_run("main").await.expect("the session").run.expect("a run");
-    let prompts = test.app.list_prompts("main", false, 0, "").await.expect("the queue");
-    let drafts = test.app.get_message("main", "a71").await.expect("the open message").1;
-    let labels = test.app.get_session("main").await.expect("the session").session.labels;
-    let approvals = test.app.list_approvals("main", false, 0, "").await.expect("questions").0;
+    let run = test.app.runs().of_session("main").await.expect("the session").run.expect("a run");
+    let prompts = test.app.prompts().list("main", false, 0, "").await.expect("the queue");
+    let drafts = test.app.messages().get("main", "a71").await.expect("the open message").1;
+    let labels = test.app.sessions().get("main").await.expect("the session").session.labels;
+    let approvals = test.app.approvals().list("main", false, 0, "").await.expect("questions").0;
     let approvals: Vec<_> = approvals.iter().map(|asked| (asked.id, asked.question.text.clone())).collect();
-    let compactions = test.app.list_compactions("main", 100, "").await.expect("compactions").0;
+    let compactions = test.app.compactions().list("main", 100, "").await.expect("compactions").0;
     writeln!(content, "{} {} {:?}", run.epoch, run.actor, run.id).expect("text");
     writeln!(content, "{prompts:?}\n{drafts:?}\n{labels:?}\n{approvals:?}\n{compactions:?}").expect("text");
     content
@@ -237,14 +237,14 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     let test = open(&full.directory).await;
     let (before, once) = (read(&test).await, append_once(&test).await);
     let token = test.context("main").await.token;
-    let id = test.app.server_info().await.expect("the state").store_id;
+    let id = test.app.daemon().info().await.expect("the state").store_id;
     test.stop().await;
 
     migrate(&files(directory), &shard(server, "clients")).await.expect("migrated");
     place(directory, Some((server.url(), "clients")));
     let test = open(&full.directory).await;
     assert!(!test.longhand.store().is_sqlite());
-    assert_eq!(test.app.server_info().await.expect("the state").store_id, id, "the same store");
+    assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once, "the answer of a repeated request");
     assert_eq!(test.context("main").await.token, token);
@@ -253,7 +253,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(&*test.longhand.entrance().authenticate(proof).expect("it is known").principal, "guest");
     // A cursor goes on with what comes next.
     let after = SubscribeRequest { start: Start::After(full.cursor.clone()), ..SubscribeRequest::default() };
-    let mut stream = crate::support::Watch::new(test.app.subscribe(after).await.expect("the cursor is known"));
+    let mut stream = crate::support::Watch::new(test.app.events().subscribe(after).await.expect("the cursor is known"));
     test.append("retrieval", "u80 \"in the shard\"").await;
     while stream.log.is_empty() {
         stream.frame().await;
@@ -269,12 +269,12 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     place(directory, None);
     let test = open(&full.directory).await;
     assert!(test.longhand.store().is_sqlite());
-    assert_eq!(test.app.server_info().await.expect("the state").store_id, id, "the same store");
+    assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
-    test.app.subscribe(after).await.map(drop).expect("the cursor is known");
-    assert_eq!(test.app.context("main", ContextRequest::default()).await.expect("a view").token, token);
+    test.app.events().subscribe(after).await.map(drop).expect("the cursor is known");
+    assert_eq!(test.app.views().get("main", ContextRequest::default()).await.expect("a view").token, token);
     test.stop().await;
     let again = migrate(&files(directory), &shard(server, "clients_c")).await.expect_err("a place is taken");
     assert!(
@@ -385,17 +385,17 @@ async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
     migrate(&files(full.directory.path()), &shard(server, "backup")).await.expect("migrated");
     place(full.directory.path(), Some((server.url(), "backup")));
     let test = open(&full.directory).await;
-    let id = test.app.server_info().await.expect("the state").store_id;
+    let id = test.app.daemon().info().await.expect("the state").store_id;
     let (before, once) = (read(&test).await, append_once(&test).await);
     let folder = private_folder();
     let quiet = folder.path().join("quiet.db");
     crate::backups::finish(&test, &quiet).await.expect("a backup");
     let path = folder.path().join("backup.db");
-    let mut items = test.app.create_backup(path.to_str().expect("UTF-8")).expect("it begins");
+    let mut items = test.app.daemon().create_backup(path.to_str().expect("UTF-8")).expect("it begins");
     let mut appended = 0;
     let copy = loop {
         let messages = conversation("u \"meanwhile\"\na \"yes\" call=c1\nt result=c1:x");
-        test.app.append("retrieval", messages, None, None).await.expect("appended");
+        test.app.messages().append("retrieval", messages, None, None).await.expect("appended");
         appended += 1;
         match items.try_recv() {
             Ok(Ok(longhand::app::backup::BackupItem::End(copy))) => break copy,
@@ -426,7 +426,7 @@ async fn a_backup_of_a_shard_is_of_one_moment_while_others_write() {
     let store = restored(quiet, "quiet").await;
     assert_eq!(read(&store).await, before);
     assert_eq!(append_once(&store).await, once);
-    assert_ne!(store.app.server_info().await.expect("the state").store_id, id, "another store");
+    assert_ne!(store.app.daemon().info().await.expect("the state").store_id, id, "another store");
     // And into a shard.
     let directory = store.stop().await;
     migrate(&files(directory.path()), &shard(server, "backup_restored")).await.expect("migrated");

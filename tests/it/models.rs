@@ -16,12 +16,12 @@ fn of_model(model: &str) -> ModelWindow {
 }
 
 async fn of_session(test: &TestApp, session: &str) -> ModelWindow {
-    test.app.get_session(session).await.expect("the session").session.window
+    test.app.sessions().get(session).await.expect("the session").session.window
 }
 
 async fn change(test: &TestApp, session: &str, window: ModelWindow) -> ModelWindow {
     let change = SessionChange { window: Some(window), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("changed").info.session.window
+    test.app.sessions().update(session, change).await.expect("changed").answer.info.session.window
 }
 
 #[tokio::test]
@@ -31,20 +31,20 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     let session = test.create(new()).await;
     let known = ModelWindow { context: 200_000, source: WindowSource::Models, ..of_model(SONNET) };
     assert_eq!(of_session(&test, &session).await, known);
-    assert!(!test.app.get_session(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
-    let (again, existed) = test.app.create_session(new()).await.expect("the same request again");
+    assert!(!test.app.sessions().get(&session).await.expect("the session").thresholds.is_empty(), "it can become due");
+    let (again, existed) = test.app.sessions().create(new()).await.expect("the same request again").answer;
     assert_eq!((again.session.id.to_string(), existed), (session.clone(), true));
 
     // What a client says counts first, and a call may name another model.
     let own = ModelWindow { model: SONNET.to_owned(), ..window(50_000, 2_000) };
     assert_eq!(change(&test, &session, own.clone()).await, own);
     let request = ContextRequest { window: Some(of_model("gpt-4o")), ..ContextRequest::default() };
-    assert_eq!(test.app.context(&session, request).await.expect("a view").window_tokens, 128_000);
+    assert_eq!(test.app.views().get(&session, request).await.expect("a view").window_tokens, 128_000);
     assert_eq!(of_session(&test, &session).await, own);
     assert_eq!(change(&test, &session, of_model(SONNET)).await, known);
     let unknown = of_model("nobody's");
     assert_eq!(change(&test, &session, unknown.clone()).await, unknown);
-    assert!(test.app.get_session(&session).await.expect("the session").thresholds.is_empty());
+    assert!(test.app.sessions().get(&session).await.expect("the session").thresholds.is_empty());
     assert_eq!(test.findings().await, []);
 }
 
@@ -62,7 +62,7 @@ async fn a_refusal_that_names_the_window_is_believed_before_the_table() {
         let session = test.create(NewSession { window: given.clone(), ..NewSession::default() }).await;
         test.append(&session, "u1 800c\na1 800c\nu2 800c\na2 800c\nu3 \"and now?\"").await;
         // Whether there is something to compact is another matter.
-        let _ = test.app.report_overflow(&session, refused(message)).await;
+        let _ = test.app.compactions().report_overflow(&session, refused(message)).await;
         let window = of_session(&test, &session).await;
         assert_eq!((window.context, window.source), expected, "{given:?} {message}");
         assert_eq!(window.output, given.output);
@@ -84,7 +84,7 @@ fn reply(id: &str, model: &str, cost_usd: Option<f64>) -> NewMessage {
 async fn costs_are_computed_where_a_client_gives_none() {
     let test = TestApp::start().await;
     let session = test.create(NewSession { window: of_model(SONNET), ..NewSession::default() }).await;
-    let append = async |message: NewMessage| test.app.append(&session, vec![message], None, None).await;
+    let append = async |message: NewMessage| test.app.messages().append(&session, vec![message], None, None).await;
     for (id, model, given, expected) in [
         ("a1", SONNET, None, Some((4_500_000, true))),
         ("a2", "", None, Some((4_500_000, true))),
@@ -93,8 +93,8 @@ async fn costs_are_computed_where_a_client_gives_none() {
     ] {
         let first = append(reply(id, model, given)).await.expect("appended");
         let again = append(reply(id, model, given)).await.expect("it is the same");
-        assert_eq!((again.ids, again.existed_count), (first.ids, 1));
-        let (message, ..) = test.app.get_message(&session, id).await.expect("the reply");
+        assert_eq!((again.answer.ids, again.answer.existed_count), (first.answer.ids, 1));
+        let (message, ..) = test.app.messages().get(&session, id).await.expect("the reply");
         let usage = message.finish.usage.expect("its usage");
         assert_eq!(usage.cost_micros().map(|cost| (cost, usage.cost_is_computed)), expected, "{id}");
     }
@@ -102,10 +102,10 @@ async fn costs_are_computed_where_a_client_gives_none() {
     let open = NewMessage { finish: None, ..reply("a5", SONNET, None) };
     append(open).await.expect("begun");
     let finish = reply("a5", "", None).finish.expect("an end");
-    test.app.finish_message(&session, "a5", finish, None).await.expect("sealed");
-    let (message, ..) = test.app.get_message(&session, "a5").await.expect("the reply");
+    test.app.messages().finish(&session, "a5", finish, None).await.expect("sealed");
+    let (message, ..) = test.app.messages().get(&session, "a5").await.expect("the reply");
     assert_eq!(message.finish.usage.and_then(|usage| usage.cost_micros()), Some(4_500_000));
-    let totals = test.app.get_session(&session).await.expect("the session").session.usage;
+    let totals = test.app.sessions().get(&session).await.expect("the session").session.usage;
     assert_eq!(totals.cost_micros, 3 * 4_500_000 + 500_000);
     assert_eq!(test.findings().await, []);
 }

@@ -19,12 +19,12 @@ fn behind(message: &str) -> ForkPoint {
 }
 
 async fn fork(test: &TestApp, session: &str, point: ForkPoint) -> String {
-    let forked = test.app.fork_session(session, point, None, String::new()).await;
+    let forked = test.app.sessions().fork(session, point, None, String::new()).await;
     forked.expect("forked").0.session.id.to_string()
 }
 
 async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<String, Error> {
-    let forked = test.app.fork_session(session, behind(message), None, String::new()).await?;
+    let forked = test.app.sessions().fork(session, behind(message), None, String::new()).await?.answer;
     Ok(forked.0.session.id.to_string())
 }
 
@@ -40,9 +40,9 @@ fn saying(view: &Context, words: &str) -> String {
 async fn edited(test: &TestApp) -> (String, String) {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
-    test.app.edit(&session, "a2", &[text("dos")], None).await.expect("edited");
+    test.app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     let first = saying(&test.context(&session).await, "dos");
-    test.app.edit(&session, &first, &[text("deux")], None).await.expect("edited again");
+    test.app.messages().edit(&session, &first, &[text("deux")], None).await.expect("edited again");
     let edit = saying(&test.context(&session).await, "deux");
     (session, edit)
 }
@@ -76,7 +76,7 @@ async fn a_rewind_to_an_edited_message_leaves_what_follows_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
-    test.app.rewind(&session, &edit, None).await.expect("rewound");
+    test.app.messages().rewind(&session, &edit, None).await.expect("rewound");
     assert_eq!(test.context(&session).await.messages, view.messages[..2]);
 }
 
@@ -92,12 +92,13 @@ async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
         ..NewSummary::default()
     };
     let ends = fork(&test, &session, ForkPoint::default()).await;
-    let (compaction, _) = test.app.supply_summary(&session, summary(&edit, "")).await.expect("supplied");
+    let (compaction, _) =
+        test.app.compactions().supply_summary(&session, summary(&edit, "")).await.expect("supplied").answer;
     assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
     let after = test.context(&session).await;
     assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
     // The last message before it is identified in the same way.
-    test.app.supply_summary(&ends, summary("", &edit)).await.expect("supplied");
+    test.app.compactions().supply_summary(&ends, summary("", &edit)).await.expect("supplied");
     let after = test.context(&ends).await;
     assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
     assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.kind != ViewKind::Shown));
@@ -108,12 +109,13 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let revision = async || test.revision(&session).await;
-    test.app.pin(&session, "a2").await.expect("pinned");
+    test.app.messages().pin(&session, "a2").await.expect("pinned");
     let pinned = revision().await;
-    test.app.pin(&session, &edit).await.expect("pinned already");
+    test.app.messages().pin(&session, &edit).await.expect("pinned already");
     assert_eq!(revision().await, pinned, "one pin");
-    test.app.unpin(&session, &edit).await.expect("unpinned");
+    test.app.messages().unpin(&session, &edit).await.expect("unpinned");
     test.app
+        .compactions()
         .supply_summary(
             &session,
             NewSummary { text: "in short".to_owned(), tail_start: "a4".to_owned(), ..NewSummary::default() },
@@ -124,7 +126,7 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
     assert!(!shown(&view).iter().any(|line| line.ends_with("deux")), "{:?}", shown(&view));
     let summary = view.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let id = summary.source.expect("an id").to_string();
-    let refused = test.app.pin(&session, &id).await.expect_err("it goes when the next one comes");
+    let refused = test.app.messages().pin(&session, &id).await.expect_err("it goes when the next one comes");
     assert_eq!(refused.reason, Reason::BoundaryInvalid);
 }
 
@@ -134,7 +136,7 @@ async fn a_summary_means_the_end_of_what_it_covers() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     let view = test.context(&session).await;
     let tail = view.messages.iter().position(|message| message.kind == ViewKind::Shown).expect("a tail");
     let marks: Vec<String> =
@@ -146,7 +148,7 @@ async fn a_summary_means_the_end_of_what_it_covers() {
     // After a message of the tail, the summary still precedes it.
     let forked = fork(&test, &session, behind("u3")).await;
     assert_eq!(test.context(&forked).await.messages, view.messages[..=tail]);
-    test.app.rewind(&session, &marks[0], None).await.expect("rewound");
+    test.app.messages().rewind(&session, &marks[0], None).await.expect("rewound");
     assert_eq!(test.context(&session).await.messages, view.messages[..tail]);
 }
 
@@ -155,14 +157,14 @@ async fn a_message_that_a_rewind_left_has_no_position_but_can_be_forked() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
-    test.app.rewind(&session, "u1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u1", None).await.expect("rewound");
     test.append(&session, "a5 \"five\"").await;
     let app = &test.app;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
     let refusals = [
-        app.rewind(&session, "u3", None).await.expect_err("it cannot stay"),
-        app.rewind(&session, &edit, None).await.expect_err("nor can that"),
-        app.supply_summary(&session, new).await.expect_err("no tail begins there"),
+        app.messages().rewind(&session, "u3", None).await.expect_err("it cannot stay"),
+        app.messages().rewind(&session, &edit, None).await.expect_err("nor can that"),
+        app.compactions().supply_summary(&session, new).await.expect_err("no tail begins there"),
     ];
     assert!(refusals.iter().all(|error| error.reason == Reason::BoundaryInvalid), "{refusals:?}");
     // The fork has the state right before the rewind.
@@ -177,15 +179,15 @@ async fn no_undo_goes_behind_the_point_of_a_fork() {
     let forked = fork(&test, &session, behind(&edit)).await;
     let begun = test.context(&forked).await.messages;
     test.append(&forked, "u9 \"nine\"").await;
-    test.app.rewind(&forked, &edit, None).await.expect("rewound");
-    test.app.undo(&forked, None).await.expect("the rewind");
-    test.app.undo(&forked, None).await.expect("the second edit");
-    test.app.undo(&forked, None).await.expect("the first edit");
+    test.app.messages().rewind(&forked, &edit, None).await.expect("rewound");
+    test.app.compactions().undo(&forked, None).await.expect("the rewind");
+    test.app.compactions().undo(&forked, None).await.expect("the second edit");
+    test.app.compactions().undo(&forked, None).await.expect("the first edit");
     assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "assistant shown: two", "user shown: nine"]);
-    let refused = test.app.undo(&forked, None).await.expect_err("nothing of its own is left");
+    let refused = test.app.compactions().undo(&forked, None).await.expect_err("nothing of its own is left");
     assert_eq!(refused.reason, Reason::NothingToUndo);
     for _ in 0..3 {
-        test.app.redo(&forked, None).await.expect("redone");
+        test.app.compactions().redo(&forked, None).await.expect("redone");
     }
     assert_eq!(test.context(&forked).await.messages, begun);
     assert_eq!(test.findings().await, []);
@@ -196,13 +198,14 @@ async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let app = &test.app;
-    let ask = |at: &str, client: &str| app.fork_session(&session, behind(at), Some(client.to_owned()), String::new());
-    let (first, _) = ask(&edit, "cut").await.expect("forked");
-    let (last, _) = ask("a4", "last").await.expect("forked");
-    app.edit(&session, "u1", &[text("uno")], None).await.expect("edited");
-    app.rewind(&session, "u1", None).await.expect("rewound");
+    let ask =
+        |at: &str, client: &str| app.sessions().fork(&session, behind(at), Some(client.to_owned()), String::new());
+    let (first, _) = ask(&edit, "cut").await.expect("forked").answer;
+    let (last, _) = ask("a4", "last").await.expect("forked").answer;
+    app.messages().edit(&session, "u1", &[text("uno")], None).await.expect("edited");
+    app.messages().rewind(&session, "u1", None).await.expect("rewound");
     for (at, client, expected) in [(edit.as_str(), "cut", &first), ("a4", "last", &last)] {
-        let (again, existed) = ask(at, client).await.expect("found");
+        let (again, existed) = ask(at, client).await.expect("found").answer;
         assert_eq!((again.session.id, existed), (expected.session.id, true), "{at}");
     }
     assert_eq!(ask("u3", "cut").await.expect_err("another place").reason, Reason::ClientIdReused);
@@ -215,8 +218,8 @@ async fn a_fork_inherits_what_was_being_written_in_front_of_its_point_once_it_is
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"so\" open\nu3 \"three\"\nu4 \"four\"").await;
     let part = vec![OpenPart::Whole(text("far"))];
-    test.app.append_parts(&session, "a2", part).await.expect("added");
-    test.app.finish_message(&session, "a2", Finish::default(), None).await.expect("sealed");
+    test.app.messages().append_parts(&session, "a2", part).await.expect("added");
+    test.app.messages().finish(&session, "a2", Finish::default(), None).await.expect("sealed");
     let view = test.context(&session).await;
     for (id, count) in [("u3", 3), ("a2", 2), ("u1", 1)] {
         let forked = fork(&test, &session, behind(id)).await;
@@ -232,10 +235,10 @@ async fn the_summary_of_a_branch_covers_only_what_the_view_loses() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
-    test.app.edit(&session, "u3", &[text("tres")], None).await.expect("edited");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
+    test.app.messages().edit(&session, "u3", &[text("tres")], None).await.expect("edited");
     let edit = saying(&test.context(&session).await, "tres");
-    test.app.rewind_with_summary(&session, &edit, "", None).await.expect("rewound");
+    test.app.messages().rewind_with_summary(&session, &edit, "", None).await.expect("rewound");
     let asked = &script.asked()[0].messages;
     let clients: Vec<&str> = asked.iter().filter_map(|source| source.message.client_id.as_deref()).collect();
     assert_eq!(clients, ["a3", "u4", "a4"], "neither the summary, which stays, nor the edit");
@@ -305,7 +308,7 @@ impl Life<'_> {
     async fn seal(&mut self) {
         for open in self.open.drain(..) {
             // Messages that a fork did not inherit cannot be sealed there.
-            drop(self.test.app.finish_message(&self.session, &open, Finish::default(), None).await);
+            drop(self.test.app.messages().finish(&self.session, &open, Finish::default(), None).await);
         }
     }
 
@@ -327,28 +330,34 @@ impl Life<'_> {
             Action::End => self.seal().await,
             Action::Edit(number) => {
                 let parts = [text(&format!("edit {count}"))];
-                app.edit(&session, &self.chosen(number).await, &parts, None).await?;
+                app.messages().edit(&session, &self.chosen(number).await, &parts, None).await?;
             }
-            Action::TakeOut(number) => drop(app.edit(&session, &self.chosen(number).await, &[], None).await?),
-            Action::Pin(number) if number % 3 == 0 => drop(app.unpin(&session, &self.chosen(number).await).await?),
-            Action::Pin(number) => drop(app.pin(&session, &self.chosen(number).await).await?),
-            Action::Rewind(number) => drop(app.rewind(&session, &self.chosen(number).await, None).await?),
-            Action::Undo => drop(app.undo(&session, None).await?),
-            Action::Redo => drop(app.redo(&session, None).await?),
+            Action::TakeOut(number) => {
+                drop(app.messages().edit(&session, &self.chosen(number).await, &[], None).await?)
+            }
+            Action::Pin(number) if number % 3 == 0 => {
+                drop(app.messages().unpin(&session, &self.chosen(number).await).await?)
+            }
+            Action::Pin(number) => drop(app.messages().pin(&session, &self.chosen(number).await).await?),
+            Action::Rewind(number) => drop(app.messages().rewind(&session, &self.chosen(number).await, None).await?),
+            Action::Undo => drop(app.compactions().undo(&session, None).await?),
+            Action::Redo => drop(app.compactions().redo(&session, None).await?),
             Action::Supply(number) => {
                 let tail_start = self.chosen(number).await;
                 let text = format!("supplied {count}");
-                app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }).await?;
+                app.compactions()
+                    .supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() })
+                    .await?;
             }
             Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
                 let wanted = NewCompaction { tail_start, ..NewCompaction::of(CompactionKind::Summary) };
-                app.start_compaction(&session, wanted).await?;
+                app.compactions().start(&session, wanted).await?;
                 self.test.settled().await;
             }
             Action::Fork(number) => {
                 let at = self.chosen(number).await;
-                let forked = app.fork_session(&session, behind(&at), None, String::new()).await?;
+                let forked = app.sessions().fork(&session, behind(&at), None, String::new()).await?.answer;
                 self.session = forked.0.session.id.to_string();
                 self.open.clear();
             }
@@ -374,7 +383,7 @@ impl Life<'_> {
             let forked = fork_behind(self.test, &self.session, &id).await.expect("whatever is shown can be forked");
             let forked = self.test.context(&forked).await;
             let rewound = fresh().await;
-            self.test.app.rewind(&rewound, &id, None).await.expect("whatever is shown can stay");
+            self.test.app.messages().rewind(&rewound, &id, None).await.expect("whatever is shown can stay");
             let rewound = self.test.context(&rewound).await;
             assert_eq!(forked.messages, rewound.messages, "{id}: a fork begins where a rewind ends");
             if covered {
@@ -404,7 +413,7 @@ impl Life<'_> {
     async fn check_tail(&self, view: &Context, index: usize, id: &str, session: String) {
         let text = "brought along".to_owned();
         let new = NewSummary { text, tail_start: id.to_owned(), ..NewSummary::default() };
-        let supplied = self.test.app.supply_summary(&session, new).await;
+        let supplied = self.test.app.compactions().supply_summary(&session, new).await;
         match supplied {
             Ok(_) => {}
             Err(error) if error.reason == Reason::BoundaryInvalid => return,
@@ -484,10 +493,10 @@ async fn an_id_means_one_position_whatever_was_done_before() {
 async fn an_edit_expands_to_what_it_replaces_and_is_no_position_for_half_a_message() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
-    let expanded = test.app.expand(&session, &edit, 0, "").await.expect("expanded").messages;
+    let expanded = test.app.messages().expand(&session, &edit, 0, "").await.expect("expanded").messages;
     let words: Vec<String> = expanded.iter().map(crate::support::words_of).collect();
     assert_eq!(words, ["two", "deux"]);
     let part = expanded[0].parts[0].id.to_string();
-    let refused = test.app.edit(&session, &part, &[text("x")], None).await.expect_err("a part");
+    let refused = test.app.messages().edit(&session, &part, &[text("x")], None).await.expect_err("a part");
     assert_eq!(refused.reason, Reason::InvalidField);
 }

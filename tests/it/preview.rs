@@ -40,9 +40,9 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
 async fn check(test: &TestApp, session: &str, wanted: NewCompaction, plan: &Plan, what: &str) {
     let before = test.revision(session).await;
     assert_eq!(plan.base, before, "{what}");
-    let (asked, _) = test.app.start_compaction(session, wanted).await.expect(what);
+    let (asked, _) = test.app.compactions().start(session, wanted).await.expect(what).answer;
     test.settled().await;
-    let compaction = test.app.get_compaction(&asked.id.to_string()).await.expect(what);
+    let compaction = test.app.compactions().get(&asked.id.to_string()).await.expect(what);
     assert_eq!(compaction.state, CompactionState::Done, "{what}: {:?}", compaction.failure);
     assert_eq!((compaction.request.kind, compaction.request.level), (plan.kind, plan.level), "{what}");
     let outcome = compaction.outcome.expect(what);
@@ -74,7 +74,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
             let what = format!("{name} {:?} {:?}", wanted.kind, wanted.level);
             let session = long_session(&test, &preset.name).await;
             let (head, view) = (test.longhand.store().log().head_seq(), test.context(&session).await.hash);
-            let plan = test.app.plan_compaction(&session, &wanted).await;
+            let plan = test.app.compactions().plan(&session, &wanted).await;
             assert_eq!(test.longhand.store().log().head_seq(), head, "{what}: a plan writes nothing");
             assert_eq!(test.context(&session).await.hash, view, "{what}");
             match plan {
@@ -86,7 +86,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
                 }
                 Err(error) => {
                     assert_eq!(error.reason, Reason::NothingToCompact, "{what}");
-                    let refused = test.app.start_compaction(&session, wanted).await;
+                    let refused = test.app.compactions().start(&session, wanted).await;
                     assert_eq!(refused.expect_err(&what).reason, Reason::NothingToCompact, "{what}");
                 }
             }
@@ -102,16 +102,16 @@ async fn a_plan_is_what_a_compaction_then_does() {
 async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
-    test.app.pin(&session, "u2").await.expect("pinned");
+    test.app.messages().pin(&session, "u2").await.expect("pinned");
     let wanted = || NewCompaction::of(CompactionKind::Summary);
-    let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
+    let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;
     let pinned = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
     assert_eq!((plan.pinned.as_slice(), pinned.kind), ([pinned.id].as_slice(), MessageKind::Normal));
     assert_eq!(plan.forecast.as_ref().map(|forecast| forecast.summarizer.as_str()), Some("extractive"));
     check(&test, &session, wanted(), &plan, "with a pin").await;
     let empty = test.manual_session().await;
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     let long = NewCompaction { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
     for (session, wanted, reason) in [
         (empty.as_str(), wanted(), Reason::NothingToCompact),
@@ -119,6 +119,6 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
         (&empty, long, Reason::LimitExceeded),
         ("nobody", wanted(), Reason::SessionNotFound),
     ] {
-        assert_eq!(test.app.plan_compaction(session, &wanted).await.expect_err("refused").reason, reason);
+        assert_eq!(test.app.compactions().plan(session, &wanted).await.expect_err("refused").reason, reason);
     }
 }

@@ -633,7 +633,7 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
         let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
             panic!("another body")
         };
-        let found = test.app.get_compaction_with(&compaction.to_string(), 3).await.expect("the compaction");
+        let found = test.app.compactions().get_with(&compaction.to_string(), 3).await.expect("the compaction");
         let asked = fake.asked();
         assert_eq!((found.requests.len(), asked.len()), (3, 3));
         for (index, (request, asked)) in found.requests.iter().zip(&asked).enumerate() {
@@ -649,7 +649,7 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
         if let Some((request, reply)) = &found.requests[2].texts {
             assert_eq!((request.as_str(), reply.as_str()), (asked[2].raw.as_str(), SUMMARY));
         }
-        let (page, _) = test.app.list_compactions(&session, 10, "").await.expect("a page");
+        let (page, _) = test.app.compactions().list(&session, 10, "").await.expect("a page");
         let spending = Spending::of(&page[0].requests);
         assert_eq!((spending.requests, spending.unpriced, spending.cost_micros), (3, 1, Some(280)));
         assert_eq!(spending.models, ["fake-1", "m"], "where no reply names the model, it is the configured one");
@@ -674,7 +674,7 @@ async fn what_a_provider_reports_is_within_the_limits_of_clients() {
         let EventBody::Compacted { compaction, outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
             panic!("another body")
         };
-        let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
+        let found = test.app.compactions().get(&compaction.to_string()).await.expect("the compaction");
         let [request] = found.requests.as_slice() else { panic!("{} requests", found.requests.len()) };
         assert!(request.model.starts_with("m\u{fffd}m") && request.model.len() <= limits::NAME_BYTES_MAX);
         assert!(outcome.summarizer.len() <= 2 * limits::NAME_BYTES_MAX, "{} bytes", outcome.summarizer.len());
@@ -695,7 +695,7 @@ async fn a_refusal_does_not_replace_a_history() {
     assert_eq!(outcome.summarizer, "extractive", "the chain goes on to who can write it");
     let view = shown(&test.context(&session).await).join("\n");
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
-    let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
+    let found = test.app.compactions().get(&compaction.to_string()).await.expect("the compaction");
     let failures: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
     assert_eq!((found.requests.len(), failures.len()), (3, 3), "each has the reason of its failure");
     assert!(failures.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{failures:?}");
@@ -712,10 +712,10 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
             instructions: "Dwell on the café.".to_owned(),
             ..NewCompaction::of(CompactionKind::Summary)
         };
-        let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
+        let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
         assert!(fake.asked().is_empty(), "a plan asks nobody");
         let forecast = plan.forecast.expect("a summary");
-        test.app.start_compaction(&session, wanted()).await.expect("started");
+        test.app.compactions().start(&session, wanted()).await.expect("started");
         test.settled().await;
         let mut asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.words).collect();
         assert_eq!(forecast.chunked, pieces > 1);

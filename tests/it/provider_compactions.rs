@@ -70,11 +70,11 @@ const FAILED: &str =
 async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
-    test.app.append_with(session, request).await.expect("appended")
+    test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
 async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
-    test.app.context(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
+    test.app.views().get(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
 }
 
 fn texts(view: &Context) -> Vec<String> {
@@ -143,7 +143,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
         let test = TestApp::with(summarizer.clone()).await;
         let session = compacted(&test, format, json, window(model_of(format), 200_000)).await;
         test.append(&session, &turns(9, 12, 2_000)).await;
-        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
         test.settled().await;
         let read: usize = summarizer.asked()[0].messages.len();
         assert!(read >= 13, "{kind}: the originals are read, and not the block: {read}");
@@ -156,7 +156,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
             let first = test.history(&session).await[0].revision;
             assert!(covered.ranges.iter().any(|range| range.contains(first)), "{kind}: from the beginning");
         }
-        test.app.undo(&session, None).await.expect("undone");
+        test.app.compactions().undo(&session, None).await.expect("undone");
         let own = ask(&test, &session, Some(format)).await;
         assert!(own.provider_compaction.is_some(), "{kind}: the block is back");
         assert!(test.findings().await.is_empty(), "{kind}");
@@ -172,7 +172,7 @@ async fn a_block_after_a_summary_stands_for_it_too() {
             test.create(NewSession { preset: "opencode@seed".to_owned(), window, ..NewSession::default() }).await;
         test.append(&session, &turns(1, 6, 2_000)).await;
         let summary = NewSummary { text: "Says Longhand.".to_owned(), ..NewSummary::default() };
-        test.app.supply_summary(&session, summary).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
         give(&test, &session, format, json, None).await;
         test.append(&session, "u7 \"and now?\"\na8 \"now\"").await;
         let own = ask(&test, &session, Some(format)).await;
@@ -195,7 +195,7 @@ async fn a_session_that_changes_its_provider_is_compacted_if_the_originals_do_no
         test.settled().await;
         let small = window(model_of(format), 5_000);
         let update = SessionChange { window: Some(small), ..SessionChange::default() };
-        test.app.update_session(&session, update).await.expect("updated");
+        test.app.sessions().update(&session, update).await.expect("updated");
         test.settled().await;
         let own = ask(&test, &session, Some(format)).await;
         assert!(own.fits && own.provider_compaction.is_some() && own.covered.is_none(), "{kind}: nothing to do");
@@ -203,7 +203,7 @@ async fn a_session_that_changes_its_provider_is_compacted_if_the_originals_do_no
         let reason = other.over_window.map(|over| over.reason);
         assert_eq!((other.fits, reason), (false, Some(OverWindowReason::OtherWindow)), "{kind}");
         let moved = SessionChange { window: Some(window("gemini-2.5-pro", 5_000)), ..SessionChange::default() };
-        test.app.update_session(&session, moved).await.expect("updated");
+        test.app.sessions().update(&session, moved).await.expect("updated");
         test.settled().await;
         let view = ask(&test, &session, Some(Format::Gemini)).await;
         assert!(view.fits && view.covered.is_some(), "{kind}: a summary was made");
@@ -241,22 +241,25 @@ async fn changes_of_what_a_block_stands_for_void_it() {
     let test = TestApp::start().await;
     let session = compacted(&test, Format::Anthropic, ON_DEMAND, window("claude-opus-5-5", 200_000)).await;
     let block = async |session: &str| ask(&test, session, Some(Format::Anthropic)).await.provider_compaction;
-    let (fork, _) = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let (fork, _) =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     assert!(block(&session).await.is_some() && block(&fork.session.id.to_string()).await.is_some());
     for (change, voids) in
         [("edit", true), ("leave out", true), ("erase", true), ("rewind", true), ("later edit", false)]
     {
         let session = compacted(&test, Format::Anthropic, ON_DEMAND, window("claude-opus-5-5", 200_000)).await;
         match change {
-            "edit" => drop(test.app.edit(&session, "u2", &[text("other")], None).await.expect("edited")),
-            "leave out" => drop(test.app.edit(&session, "u2", &[], None).await.expect("left out")),
-            "rewind" => drop(test.app.rewind(&session, "a6", None).await.expect("rewound")),
-            "later edit" => drop(test.app.edit(&session, "u7", &[text("other")], None).await.expect("edited")),
-            _ => drop(test.app.erase(&session, erase_of("u2")).await.expect("erased")),
+            "edit" => drop(test.app.messages().edit(&session, "u2", &[text("other")], None).await.expect("edited")),
+            "leave out" => drop(test.app.messages().edit(&session, "u2", &[], None).await.expect("left out")),
+            "rewind" => drop(test.app.messages().rewind(&session, "a6", None).await.expect("rewound")),
+            "later edit" => {
+                drop(test.app.messages().edit(&session, "u7", &[text("other")], None).await.expect("edited"))
+            }
+            _ => drop(test.app.content().erase(&session, erase_of("u2")).await.expect("erased")),
         }
         assert_eq!(block(&session).await.is_none(), voids, "{change}");
         if change != "erase" {
-            test.app.undo(&session, None).await.expect("undone");
+            test.app.compactions().undo(&session, None).await.expect("undone");
             assert!(block(&session).await.is_some(), "{change} is undone");
         }
     }

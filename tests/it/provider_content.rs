@@ -26,7 +26,7 @@ fn given<'a>(format: Format, json: &str, view_token: Option<String>) -> AppendRe
 }
 
 async fn append(test: &TestApp, session: &str, json: &str) -> Appended {
-    test.app.append_with(session, given(Format::Anthropic, json, None)).await.expect("appended")
+    test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended").answer
 }
 
 fn asking(format: Format) -> ContextRequest {
@@ -38,7 +38,7 @@ fn knowing(view: &Context, format: Format) -> ContextRequest {
 }
 
 async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
-    test.app.context(session, request).await.expect("a context")
+    test.app.views().get(session, request).await.expect("a context")
 }
 
 fn texts(view: &Context) -> Vec<String> {
@@ -59,7 +59,7 @@ async fn a_reply_is_appended_as_it_came_and_goes_back_as_it_was() {
     let formatted = asked.formatted.clone().expect("a format");
     assert!(formatted.system_json.expect("instructions").contains("Be brief."));
     let request = given(Format::Anthropic, REPLY, Some(asked.token.clone()));
-    let appended = test.app.append_with(&session, request).await.expect("appended");
+    let appended = test.app.messages().append_with(&session, request).await.expect("appended");
     assert_eq!(appended.context.context_tokens, Some(12 + 300 + 4_000 + 90), "its usage is believed");
     let reply = test.history(&session).await.pop().expect("the reply");
     assert_eq!((reply.model.as_str(), reply.provider.as_str()), ("claude-opus-5", "anthropic"));
@@ -110,7 +110,7 @@ async fn a_summary_is_the_end_of_a_stable_beginning() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
-    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     let marked = |view: &Context| {
         let messages = values(view);
@@ -127,7 +127,7 @@ async fn a_summary_is_the_end_of_a_stable_beginning() {
 /// The error of an append that must write nothing.
 async fn refused(test: &TestApp, session: &str, request: AppendRequest<'_>) -> Error {
     let before = test.revision(session).await;
-    let error = test.app.append_with(session, request).await.expect_err("it cannot be taken");
+    let error = test.app.messages().append_with(session, request).await.expect_err("it cannot be taken");
     assert_eq!(test.revision(session).await, before, "{error}");
     error
 }
@@ -168,7 +168,7 @@ async fn what_a_format_cannot_carry_is_refused_by_name() {
     let session = test.manual_session().await;
     append(&test, &session, REQUEST).await;
     let reply = append(&test, &session, REPLY).await;
-    let error = test.app.context(&session, asking(Format::Gemini)).await.expect_err("a tool of another provider");
+    let error = test.app.views().get(&session, asking(Format::Gemini)).await.expect_err("a tool of another provider");
     assert_eq!(error.reason, Reason::ContentNotInFormat);
     let fact = |name: &str| error.metadata.get(name).map(String::as_str).unwrap_or_default();
     assert_eq!((fact("format"), fact("content")), ("gemini", "foreign_block"));
@@ -179,7 +179,7 @@ async fn what_a_format_cannot_carry_is_refused_by_name() {
     assert_eq!((kind.as_str(), fact("message_id")), ("server_tool_use", message.id.to_string().as_str()));
     // An edit without the block can be carried.
     let parts: Vec<NewPart> = vec![text("High at noon.")];
-    test.app.edit(&session, &message.id.to_string(), &parts, None).await.expect("edited");
+    test.app.messages().edit(&session, &message.id.to_string(), &parts, None).await.expect("edited");
     ask(&test, &session, asking(Format::Gemini)).await;
 }
 
@@ -187,10 +187,10 @@ async fn what_a_format_cannot_carry_is_refused_by_name() {
 async fn a_repeated_append_is_answered_as_the_first() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let first = test.once("r1", "p").append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
-    let again = test.once("r1", "p").append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
+    let first = test.once("r1", "p").messages().append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
+    let again = test.once("r1", "p").messages().append_with(&session, given(Format::Anthropic, REQUEST, None)).await;
     let (first, again) = (first.expect("appended"), again.expect("answered"));
-    assert_eq!((first.ids, first.revision), (again.ids, again.revision));
+    assert_eq!((first.answer.ids, first.answer.revision), (again.answer.ids, again.answer.revision));
 }
 
 #[tokio::test]
@@ -210,11 +210,11 @@ async fn an_odd_reply_is_kept_and_goes_out_as_a_request_that_providers_take() {
         (Format::Anthropic, &stream[..cut]),
         (Format::OpenAiChat, r#"{"role":"user","content":"And now? \ude00"}"#),
     ] {
-        test.app.append_with(&session, given(format, json, None)).await.expect("appended");
+        test.app.messages().append_with(&session, given(format, json, None)).await.expect("appended");
     }
     for format in [Format::OpenAiChat, Format::OpenAiResponses, Format::Gemini, Format::AiSdk] {
         // Blocks of the server's tools are Anthropic's alone.
-        let view = test.app.context(&session, asking(format)).await;
+        let view = test.app.views().get(&session, asking(format)).await;
         assert_eq!(view.map_err(|error| error.reason).err(), Some(Reason::ContentNotInFormat), "{format:?}");
     }
     // A strict reader takes all of it.
@@ -267,7 +267,7 @@ async fn a_known_beginning_has_the_ids_of_now() {
     let compact = async |last: usize| {
         test.append(&session, &turns(last - 9, last, 4_000)).await;
         let asked = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, asked).await.expect("started");
+        test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
     };
     compact(10).await;

@@ -31,12 +31,12 @@ fn data(message: &Message) -> &str {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.append(session, messages, None, None).await
+    test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
 /// The data of the newest version of a record, by its client id.
 async fn newest(test: &TestApp, session: &str, id: &str) -> String {
-    data(&test.app.get_message(session, id).await.expect("a record").0).to_owned()
+    data(&test.app.messages().get(session, id).await.expect("a record").0).to_owned()
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     assert_eq!(second.existed_count, 0);
     assert_ne!(second.ids[0], first.ids[0]);
     assert_eq!(newest(&test, &session, "todo").await, "2");
-    let by_id = test.app.get_message(&session, &MessageId(first.ids[0]).to_string()).await.expect("kept").0;
+    let by_id = test.app.messages().get(&session, &MessageId(first.ids[0]).to_string()).await.expect("kept").0;
     assert_eq!((data(&by_id), by_id.client_id.as_deref()), ("1", Some("todo")), "the history keeps the original");
     assert_eq!(test.history(&session).await.iter().map(data).collect::<Vec<_>>(), ["1", "2", "x"]);
     // The newest version is the one that a repetition is compared with, with the flag and without it.
@@ -73,7 +73,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
 
 async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> Erased {
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased")
+    test.app.content().erase(session, request).await.expect("erased")
 }
 
 /// The erasure of a version ends no record; and what was erased is no newer version.
@@ -87,7 +87,7 @@ async fn an_erased_version_has_newer_ones_with_other_content() {
         let target = match number {
             "1" => EraseTarget::Messages(vec!["todo".to_owned()]),
             _ => {
-                let (found, ..) = test.app.get_message(&session, "todo").await.expect("a record");
+                let (found, ..) = test.app.messages().get(&session, "todo").await.expect("a record");
                 EraseTarget::Part(found.parts[0].id)
             }
         };
@@ -95,7 +95,7 @@ async fn an_erased_version_has_newer_ones_with_other_content() {
         for keep_erased in [false, true] {
             let request =
                 AppendRequest { messages: vec![version("todo", number)], keep_erased, ..AppendRequest::default() };
-            let same = test.app.append_with(&session, request).await.expect("it is there");
+            let same = test.app.messages().append_with(&session, request).await.expect("it is there");
             assert_eq!((same.existed_count, &same.erased), (1, &same.ids), "{number}");
         }
         let newer = append(&test, &session, vec![version("todo", other)]).await.expect("a version");
@@ -105,7 +105,7 @@ async fn an_erased_version_has_newer_ones_with_other_content() {
     // What an older version had is erased only where it is to stay so.
     let request = |keep_erased| {
         let messages = vec![version("todo", "1")];
-        test.app.append_with(&session, AppendRequest { messages, keep_erased, ..AppendRequest::default() })
+        test.app.messages().append_with(&session, AppendRequest { messages, keep_erased, ..AppendRequest::default() })
     };
     let kept = request(true).await.expect("a version");
     assert_eq!((kept.existed_count, &kept.erased), (0, &kept.ids));
@@ -138,11 +138,11 @@ async fn a_partly_erased_version_is_known_again() {
         state
     };
     append(&test, &session, vec![sent(b"hush", "{}")]).await.expect("appended");
-    let (found, ..) = test.app.get_message(&session, "state").await.expect("a record");
+    let (found, ..) = test.app.messages().get(&session, "state").await.expect("a record");
     erase(&test, &session, EraseTarget::Part(found.parts[1].id)).await;
     for keep_erased in [false, true] {
         let request = AppendRequest { messages: vec![sent(b"hush", "{}")], keep_erased, ..AppendRequest::default() };
-        let same = test.app.append_with(&session, request).await.expect("it is there");
+        let same = test.app.messages().append_with(&session, request).await.expect("it is there");
         assert_eq!((same.existed_count, &same.erased), (1, &same.ids));
     }
     for other in [sent(b"hush", "{\"a\":1}"), sent(b"else", "{\"a\":1}"), version("state", "about it")] {
@@ -179,7 +179,11 @@ async fn a_version_by_request_id_comes_once() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let ask = async |id: &str, data: &str| {
-        test.once(id, data).append(&session, vec![version("todo", data)], None, None).await.expect("appended")
+        test.once(id, data)
+            .messages()
+            .append(&session, vec![version("todo", data)], None, None)
+            .await
+            .expect("appended")
     };
     let one = ask("a", "1").await;
     let two = ask("b", "2").await;
@@ -197,7 +201,16 @@ async fn a_fork_has_the_versions_that_came_before_it_and_its_own() {
     append(&test, &session, vec![version("todo", "2")]).await.expect("appended");
     let fork = async |point: Revision| {
         let point = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        test.app.fork_session(&session, point, None, String::new()).await.expect("forked").0.session.id.to_string()
+        test.app
+            .sessions()
+            .fork(&session, point, None, String::new())
+            .await
+            .expect("forked")
+            .answer
+            .0
+            .session
+            .id
+            .to_string()
     };
     let (early, late) = (fork(at).await, fork(at + 1).await);
     append(&test, &session, vec![version("todo", "3")]).await.expect("appended");
@@ -211,8 +224,17 @@ async fn a_fork_has_the_versions_that_came_before_it_and_its_own() {
     assert_eq!(found, ["mine", "2"]);
     assert_eq!(newest(&test, &session, "todo").await, "3");
     let point = ForkPoint::default();
-    let third =
-        test.app.fork_session(&early, point, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let third = test
+        .app
+        .sessions()
+        .fork(&early, point, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     assert_eq!(newest(&test, &third, "todo").await, "mine", "of several owners, the last counts");
     let error = append(&test, &third, vec![record("todo", "1")]).await.expect_err("the newest is another");
     assert_eq!(error.reason, Reason::ClientIdReused);
@@ -227,7 +249,9 @@ async fn versions_of_several_writers_at_the_same_time_are_all_kept() {
     for writer in 0..40 {
         let (caller, session) = (test.by(&writer.to_string()), session.clone());
         let messages = vec![version("todo", &writer.to_string())];
-        writers.spawn(async move { caller.append(&session, messages, None, None).await.expect("appended").revision });
+        writers.spawn(async move {
+            caller.messages().append(&session, messages, None, None).await.expect("appended").revision
+        });
     }
     let mut revisions = writers.join_all().await;
     revisions.sort_unstable();
@@ -261,12 +285,12 @@ async fn a_record_has_bytes_as_opaque_parts() {
         };
         message.parts.iter().filter_map(opaque).collect()
     };
-    let found = test.app.get_message(&session, "state").await.expect("a record").0;
+    let found = test.app.messages().get(&session, "state").await.expect("a record").0;
     assert_eq!((data(&found), bytes(&found)), ("about it", vec![small, large]));
     assert_eq!(test.context(&session).await.messages, []);
     let erased = erase(&test, &session, EraseTarget::Messages(vec!["state".to_owned()])).await;
     assert_eq!((erased.sizes.parts, erased.sizes.blobs), (3, 1));
-    let found = test.app.get_message(&session, "state").await.expect("a record").0;
+    let found = test.app.messages().get(&session, "state").await.expect("a record").0;
     assert!(found.parts.iter().all(|part| part.body.is_erased()));
     let alone = NewMessage { parts: vec![NewPart::new(PartBody::Text("x".to_owned()))], ..record("other", "x") };
     assert_eq!(append(&test, &session, vec![alone]).await.expect_err("refused").reason, Reason::InvalidField);

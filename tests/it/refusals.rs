@@ -66,7 +66,7 @@ async fn session(test: &TestApp, preset: &str) -> String {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 /// Number of media in the view.
@@ -82,9 +82,10 @@ async fn media(test: &TestApp, session: &str) -> usize {
 }
 
 async fn report(test: &TestApp, session: &str, overflow: Overflow) -> Result<Compaction, Reason> {
-    let (compaction, _) = test.app.report_overflow(session, overflow).await.map_err(|error| error.reason)?;
+    let (compaction, _) =
+        test.app.compactions().report_overflow(session, overflow).await.map_err(|error| error.reason)?;
     test.settled().await;
-    Ok(test.app.get_compaction(&compaction.id.to_string()).await.expect("a compaction"))
+    Ok(test.app.compactions().get(&compaction.id.to_string()).await.expect("a compaction"))
 }
 
 /// The kinds of the compactions for overflows that began, and the reasons of those that failed.
@@ -117,7 +118,7 @@ async fn check_without_media(test: &TestApp, session: &str, before: usize) {
     let (part, result) = results.into_iter().next().expect("a result");
     assert!(result.output.ends_with("[Attached image/png: s1.png]") && part.shortened.is_some(), "{lines:?}");
     let id = part.source.expect("a stored result").to_string();
-    let original = test.app.expand(session, &id, 0, "").await.expect("expanded");
+    let original = test.app.messages().expand(session, &id, 0, "").await.expect("expanded");
     let parts = original.messages.iter().flat_map(|message| &message.parts);
     assert!(
         parts

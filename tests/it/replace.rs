@@ -34,7 +34,7 @@ async fn view(test: &TestApp, session: &str) -> Vec<String> {
 /// The error of a request that must change nothing.
 async fn refused(test: &TestApp, caller: &Caller, session: &str, request: AppendRequest<'_>) -> Error {
     let before = test.revision(session).await;
-    let error = match caller.append_with(session, request).await {
+    let error = match caller.messages().append_with(session, request).await {
         Ok(appended) => panic!("it was taken: {appended:?}"),
         Err(error) => error,
     };
@@ -55,10 +55,10 @@ async fn a_guarded_request_whose_answer_was_lost_is_answered_again() {
         || expecting("a1", "u2 \"three\""),
         || AppendRequest { expected_last: Some("u2".to_owned()), ..replacing("u1", "a2 \"four\"") },
     ] {
-        let first = test.app.append_with(&session, request()).await.expect("appended");
+        let first = test.app.messages().append_with(&session, request()).await.expect("appended");
         let revision = test.revision(&session).await;
-        let again = test.app.append_with(&session, request()).await.expect("answered");
-        assert_eq!((again.ids, again.existed_count), (first.ids, 1));
+        let again = test.app.messages().append_with(&session, request()).await.expect("answered");
+        assert_eq!((again.answer.ids, again.answer.existed_count), (first.answer.ids, 1));
         assert_eq!(test.revision(&session).await, revision, "nothing is written twice");
         // What it would change is guarded.
         let renames = AppendRequest { title: Some("new".to_owned()), ..request() };
@@ -79,7 +79,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
         metadata_json: Some("{\"tries\":2}".to_owned()),
         ..replacing("a1", "u3 \"three, please\"\na3 \"five\" usage=40/2")
     };
-    let ask = async |payload: &str| test.once("r", payload).append_with(&session, request()).await;
+    let ask = async |payload: &str| test.once("r", payload).messages().append_with(&session, request()).await;
     let done = ask("p").await.expect("replaced");
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "five"]);
     assert_eq!(done.existed_count, 0);
@@ -91,7 +91,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     let ends: Vec<bool> = events.iter().map(|event| event.ends_mutation).collect();
     assert_eq!(ends, [false, false, false, false, true], "it is one mutation");
     assert_eq!(done.revision, events.last().expect("events").revision);
-    let info = test.app.get_session(&session).await.expect("the session").session;
+    let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("again", Some("{\"tries\":2}")));
     test.settled().await;
     let tokens = test.context(&session).await.context_tokens;
@@ -102,14 +102,15 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     assert_eq!(ask("other").await.expect_err("another payload").reason, Reason::RequestIdReused);
     assert_eq!(test.revision(&session).await, done.revision, "nothing was done twice");
     assert_eq!(test.history(&session).await.len(), 6, "the history keeps what was left out");
-    test.app.undo(&session, None).await.expect("the rewind is undone");
+    test.app.compactions().undo(&session, None).await.expect("the rewind is undone");
     assert_eq!(view(&test, &session).await, ["one", "two", "three", "four", "three, please", "five"]);
     assert_eq!(test.findings().await, []);
     let test = test.kill().await;
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "five"]);
-    let again = test.once("r", "p").append_with(&session, request()).await.expect("answered after a restart");
-    assert_eq!((again.ids, again.revision), (done.ids, done.revision));
+    let again =
+        test.once("r", "p").messages().append_with(&session, request()).await.expect("answered after a restart");
+    assert_eq!((again.answer.ids, again.answer.revision), (done.answer.ids, done.answer.revision));
 }
 
 #[tokio::test]
@@ -131,12 +132,12 @@ async fn a_replace_that_cannot_be_is_refused_before_anything_is_written() {
     assert_eq!(fact(&refused(&test, &test.app, &session, bad).await, "field"), "title");
     let empty = refused(&test, &test.app, &session, replacing("u1", "")).await;
     assert_eq!(fact(&empty, "field"), "messages", "a rewind alone is another call");
-    test.app.append_with(&session, replacing("u1", "u9 \"x\"")).await.expect("the open message is left out");
-    test.app.append_parts(&session, "a2", vec![OpenPart::Whole(text("late"))]).await.expect("and may grow");
+    test.app.messages().append_with(&session, replacing("u1", "u9 \"x\"")).await.expect("the open message is left out");
+    test.app.messages().append_parts(&session, "a2", vec![OpenPart::Whole(text("late"))]).await.expect("and may grow");
     assert_eq!(view(&test, &session).await, ["one", "x"]);
     let gone = refused(&test, &test.app, &session, replacing("u2", "u8 \"y\"")).await;
     assert_eq!(gone.reason, Reason::BoundaryInvalid, "a rewind left it out");
-    test.app.archive_session(&session).await.expect("archived");
+    test.app.sessions().archive(&session).await.expect("archived");
     assert_eq!(refused(&test, &test.app, &session, replacing("u1", "u8 \"y\"")).await.reason, Reason::SessionArchived);
     assert_eq!(test.findings().await, []);
 }
@@ -152,46 +153,50 @@ async fn the_last_message_is_the_last_of_the_conversation() {
         let last = fact(&error, "last_message_id").to_owned();
         let expected = match id {
             "" => String::new(),
-            id => app.get_message(session, id).await.expect("a message").0.id.to_string(),
+            id => app.messages().get(session, id).await.expect("a message").0.id.to_string(),
         };
         assert_eq!(last, expected, "{id:?}");
     };
     is_last(&session, "").await;
-    app.append_with(&session, expecting("", "u1 \"one\"\nr1 \"entry\"")).await.expect("nothing was there");
+    app.messages().append_with(&session, expecting("", "u1 \"one\"\nr1 \"entry\"")).await.expect("nothing was there");
     is_last(&session, "u1").await;
     assert_eq!(refused(&test, app, &session, expecting("", "u \"x\"")).await.reason, Reason::LastMessageMismatch);
     let record = refused(&test, app, &session, expecting("r1", "u \"x\"")).await;
     assert_eq!(record.reason, Reason::LastMessageMismatch, "a record is not of the conversation");
-    app.append_with(&session, expecting("u1", "a1 \"two\"\nu2 \"three\"\na2 open")).await.expect("u1 was the last");
+    app.messages()
+        .append_with(&session, expecting("u1", "a1 \"two\"\nu2 \"three\"\na2 open"))
+        .await
+        .expect("u1 was the last");
     is_last(&session, "a2").await;
-    app.finish_message(&session, "a2", Finish::default(), None).await.expect("sealed");
+    app.messages().finish(&session, "a2", Finish::default(), None).await.expect("sealed");
     // An edit stands for the message: who has not seen it is refused.
-    let edit = app.edit(&session, "a2", &[text("four")], None).await.expect("edited").ids[0];
+    let edit = app.messages().edit(&session, "a2", &[text("four")], None).await.expect("edited").ids[0];
     let edit = longhand::model::ids::MessageId(edit).to_string();
     is_last(&session, &edit).await;
     assert_eq!(refused(&test, app, &session, expecting("a2", "u \"x\"")).await.reason, Reason::LastMessageMismatch);
-    app.edit(&session, "a2", &[], None).await.expect("removed");
+    app.messages().edit(&session, "a2", &[], None).await.expect("removed");
     is_last(&session, "u2").await;
-    app.undo(&session, None).await.expect("undone");
+    app.compactions().undo(&session, None).await.expect("undone");
     is_last(&session, &edit).await;
-    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked");
+    let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     is_last(&fork, &edit).await;
-    app.rewind(&fork, "u1", None).await.expect("rewound");
+    app.messages().rewind(&fork, "u1", None).await.expect("rewound");
     is_last(&fork, "u1").await;
-    app.append_with(&fork, expecting("u1", "a9 \"else\"")).await.expect("appended");
+    app.messages().append_with(&fork, expecting("u1", "a9 \"else\"")).await.expect("appended");
     is_last(&fork, "a9").await;
-    app.append_with(&fork, AppendRequest { rewind: Some(RewindTo::Start), ..appending("u9 \"new\"") })
+    app.messages()
+        .append_with(&fork, AppendRequest { rewind: Some(RewindTo::Start), ..appending("u9 \"new\"") })
         .await
         .expect("from the start");
     is_last(&fork, "u9").await;
-    app.rewind(&fork, RewindTo::Start, None).await.expect("rewound");
+    app.messages().rewind(&fork, RewindTo::Start, None).await.expect("rewound");
     is_last(&fork, "").await;
     // A compaction changes the view, and not the conversation.
     let summary = NewSummary { text: "so far".to_owned(), ..NewSummary::default() };
-    app.supply_summary(&session, summary).await.expect("supplied");
+    app.compactions().supply_summary(&session, summary).await.expect("supplied");
     is_last(&session, &edit).await;
-    app.append_with(&session, expecting(&edit, "u4 \"on\"")).await.expect("as expected");
+    app.messages().append_with(&session, expecting(&edit, "u4 \"on\"")).await.expect("as expected");
     assert_eq!(view(&test, &session).await.last().map(String::as_str), Some("on"));
     assert_eq!(test.findings().await, []);
 }
@@ -215,20 +220,20 @@ async fn a_rewind_needs_new_client_ids_unless_it_was_done() {
         title: Some("t".to_owned()),
         ..replacing("a1", "u3 \"three, please\"\nr3 \"entry\"\na3 \"five\"")
     };
-    let done = app.append_with(&session, request()).await.expect("replaced");
+    let done = app.messages().append_with(&session, request()).await.expect("replaced");
     // The answer was lost, and there is no request id: the client ids show that it was carried out.
-    let again = app.append_with(&session, request()).await.expect("again");
-    let repeated = Appended { existed_count: 3, ..done.clone() };
+    let again = app.messages().append_with(&session, request()).await.expect("again");
+    let repeated = Appended { existed_count: 3, ..done.answer.clone() };
     assert_eq!((&again.ids, again.existed_count, again.revision), (&repeated.ids, 3, repeated.revision));
     assert_eq!(test.revision(&session).await, done.revision);
     // What another client wrote behind it is not thrown away.
-    test.by("other").append(&session, conversation("u4 \"and\""), None, None).await.expect("appended");
+    test.by("other").messages().append(&session, conversation("u4 \"and\""), None, None).await.expect("appended");
     let error = refused(&test, app, &session, request()).await;
     assert_eq!((error.reason, fact(&error, "client_id")), (Reason::ClientIdReused, "u3"));
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "five", "and"]);
     // Nor does an edit of it pass for the request's own message.
-    app.rewind(&session, "a3", None).await.expect("rewound");
-    app.edit(&session, "a3", &[text("six")], None).await.expect("edited");
+    app.messages().rewind(&session, "a3", None).await.expect("rewound");
+    app.messages().edit(&session, "a3", &[text("six")], None).await.expect("edited");
     assert_eq!(refused(&test, app, &session, request()).await.reason, Reason::ClientIdReused);
     assert_eq!(view(&test, &session).await, ["one", "two", "three, please", "six"]);
 }
@@ -238,7 +243,11 @@ async fn a_call_whose_result_is_left_out_is_answered_anew() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"\" call=c1\nt1 result=c1:wrong\na2 \"so\"").await;
-    test.app.append_with(&session, replacing("a1", "t2 result=c1:right\na3 \"then\"")).await.expect("replaced");
+    test.app
+        .messages()
+        .append_with(&session, replacing("a1", "t2 result=c1:right\na3 \"then\""))
+        .await
+        .expect("replaced");
     let shown = view(&test, &session).await;
     assert!(shown.concat().contains("right") && !shown.concat().contains("wrong"), "{shown:?}");
     assert_eq!(test.findings().await, []);
@@ -253,13 +262,13 @@ async fn a_replace_of_what_a_running_compaction_covers_ends_the_compaction() {
     script.held().await;
     let running = test.context(&session).await.pending.expect("a compaction").to_string();
     let before = test.revision(&session).await;
-    let done = test.app.append_with(&session, replacing("a2", "u99 \"short\"")).await.expect("replaced");
+    let done = test.app.messages().append_with(&session, replacing("a2", "u99 \"short\"")).await.expect("replaced");
     let events: Vec<_> = test.events().await.into_iter().filter(|event| event.revision > before).collect();
     let ended = events.iter().find(|event| matches!(event.body, EventBody::CompactionCancelled { .. }));
     assert_eq!(ended.map(|event| (event.revision, event.ends_mutation)), Some((done.revision, true)));
     script.release();
     test.settled().await;
-    let state = test.app.get_compaction(&running).await.expect("it is listed").state;
+    let state = test.app.compactions().get(&running).await.expect("it is listed").state;
     assert_eq!(state, CompactionState::Superseded);
     assert_eq!(view(&test, &session).await.last().map(String::as_str), Some("short"));
     assert_eq!(test.findings().await, []);
@@ -274,13 +283,16 @@ async fn a_title_and_metadata_come_with_messages_once() {
         metadata_json: Some("{\"n\": 1}".to_owned()),
         ..appending("u1 \"one\"")
     };
-    let done = test.app.append_with(&session, request()).await.expect("appended");
-    let again = test.app.append_with(&session, request()).await.expect("again");
-    assert_eq!((again.ids, again.existed_count, again.revision), (done.ids.clone(), 1, done.revision));
+    let done = test.app.messages().append_with(&session, request()).await.expect("appended");
+    let again = test.app.messages().append_with(&session, request()).await.expect("again");
+    assert_eq!(
+        (again.answer.ids, again.answer.existed_count, again.answer.revision),
+        (done.ids.clone(), 1, done.revision)
+    );
     // Only what differs is changed.
     let other = AppendRequest { title: Some("ebb".to_owned()), ..request() };
-    let renamed = test.app.append_with(&session, other).await.expect("renamed");
-    assert_eq!((renamed.ids, renamed.revision), (done.ids, done.revision + 1));
+    let renamed = test.app.messages().append_with(&session, other).await.expect("renamed");
+    assert_eq!((renamed.answer.ids, renamed.answer.revision), (done.answer.ids.clone(), done.revision + 1));
     let events = test.events().await.into_iter();
     let updates = events.filter_map(|event| match event.body {
         EventBody::SessionUpdated { title, metadata_json, window: None } => Some((title, metadata_json)),
@@ -291,9 +303,9 @@ async fn a_title_and_metadata_come_with_messages_once() {
     assert_eq!(updates, [(name("tides"), name("{\"n\": 1}")), (name("ebb"), None)]);
     // A title is no change of history.
     let expecting = AppendRequest { expected_revision: Some(done.revision), ..appending("a1 \"two\"") };
-    test.app.append_with(&session, expecting).await.expect("history is as it was");
+    test.app.messages().append_with(&session, expecting).await.expect("history is as it was");
     let test = test.restart().await;
-    let info = test.app.get_session(&session).await.expect("the session").session;
+    let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("ebb", Some("{\"n\": 1}")));
     assert_eq!(test.findings().await, []);
 }

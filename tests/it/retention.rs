@@ -19,7 +19,7 @@ fn rule(name: &str) -> RetentionRule {
 
 async fn session(test: &TestApp, name: &str) -> String {
     let new = NewSession { client_id: Some(name.to_owned()), title: name.to_owned(), ..NewSession::default() };
-    test.app.create_session(new).await.expect("created").0.session.id.to_string()
+    test.app.sessions().create(new).await.expect("created").answer.0.session.id.to_string()
 }
 
 fn advance(test: &TestApp, days: i64) {
@@ -27,7 +27,7 @@ fn advance(test: &TestApp, days: i64) {
 }
 
 async fn apply(test: &TestApp, is_dry: bool) -> (Vec<Expired>, RetentionSummary) {
-    let mut items = test.app.apply_retention(is_dry).expect("begun");
+    let mut items = test.app.content().apply_retention(is_dry).expect("begun");
     let mut expired = Vec::new();
     loop {
         match items.recv().await.expect("an end").expect("applied") {
@@ -53,11 +53,11 @@ async fn sessions_go_by_age_by_idleness_and_by_label() {
     for name in ["busy", "idle", "scratch", "kept"] {
         session(&test, name).await;
     }
-    test.app.add_label("kept", "keep".to_owned()).await.expect("labelled");
+    test.app.sessions().add_label("kept", "keep".to_owned()).await.expect("labelled");
     advance(&test, 29);
     test.append("busy", "u1 \"hello\"").await;
     test.append("scratch", "u1 \"hello\"").await;
-    test.app.add_label("scratch", "scratch".to_owned()).await.expect("labelled");
+    test.app.sessions().add_label("scratch", "scratch".to_owned()).await.expect("labelled");
     assert_eq!(apply(&test, false).await.1, RetentionSummary { examined: 4, ..RetentionSummary::default() });
     advance(&test, 2);
     let before = test.events().await.len();
@@ -69,7 +69,7 @@ async fn sessions_go_by_age_by_idleness_and_by_label() {
     assert_eq!((summary.examined, summary.erased, summary.protected), (4, 2, 1));
     assert_eq!(apply(&test, false).await, (would, summary), "what would go goes");
     for name in ["busy", "kept"] {
-        assert_eq!(test.app.get_session(name).await.expect("there").session.state, SessionState::Active);
+        assert_eq!(test.app.sessions().get(name).await.expect("there").session.state, SessionState::Active);
     }
     let erasures: Vec<_> = test.events().await.into_iter().skip(before).collect();
     let erased = |event: &longhand::model::event::Event| match &event.body {
@@ -94,9 +94,9 @@ async fn the_sessions_that_changed_longest_ago_make_room() {
         session(&test, name).await;
         let mut messages = conversation("u1 \"short\"");
         messages[0].parts = vec![text(&"word ".repeat(2_000))];
-        test.app.append(name, messages, None, None).await.expect("appended");
+        test.app.messages().append(name, messages, None, None).await.expect("appended");
         if name != "unlabelled" {
-            test.app.add_label(name, "l".to_owned()).await.expect("labelled");
+            test.app.sessions().add_label(name, "l".to_owned()).await.expect("labelled");
         }
         advance(&test, 1);
     }
@@ -122,15 +122,15 @@ async fn a_session_stays_while_a_run_or_a_fork_needs_it() {
         test.append(name, "u1 \"hello\"\na1 \"there\"").await;
     }
     let ada = test.by("ada");
-    let run = ada.acquire_run("at-work", Some(60 * idle), false).await.expect("a run").run;
-    let fork = test.app.fork_session("shared", ForkPoint::default(), Some("fork".to_owned()), "fork".to_owned());
+    let run = ada.runs().acquire("at-work", Some(60 * idle), false).await.expect("a run").run;
+    let fork = test.app.sessions().fork("shared", ForkPoint::default(), Some("fork".to_owned()), "fork".to_owned());
     fork.await.expect("forked");
-    test.app.add_label("fork", "keep".to_owned()).await.expect("labelled");
+    test.app.sessions().add_label("fork", "keep".to_owned()).await.expect("labelled");
     pass();
     let (expired, summary) = apply(&test, false).await;
     assert_eq!((titles(&expired), summary.protected), (vec![], 3));
-    ada.release_run("at-work", run.epoch, None).await.expect("released");
-    test.app.remove_label("fork", "keep".to_owned()).await.expect("unlabelled");
+    ada.runs().release("at-work", run.epoch, None).await.expect("released");
+    test.app.sessions().remove_label("fork", "keep".to_owned()).await.expect("unlabelled");
     pass();
     assert_eq!(titles(&apply(&test, false).await.0), ["at-work", "fork"]);
     assert_eq!(titles(&apply(&test, false).await.0), ["shared"], "nobody shares it any more");
@@ -152,7 +152,7 @@ async fn the_daemon_applies_the_rules_by_itself() {
     assert_eq!(erased.actor, "retention:idle");
     stopping.cancel();
     soon("the end of the task", task).await.expect("ended");
-    assert_eq!(test.app.get_session("new").await.expect("there").session.state, SessionState::Active);
+    assert_eq!(test.app.sessions().get("new").await.expect("there").session.state, SessionState::Active);
 }
 
 const YEAR_MS: i64 = 365 * 86_400_000;
@@ -193,7 +193,7 @@ async fn what_was_written_by_a_clock_that_was_ahead_goes_in_its_time_too() {
     test.clock.now();
     test.clock.advance(300_000);
     session(&test, "ahead").await;
-    let ahead = test.app.get_session("ahead").await.expect("there").session.create_time;
+    let ahead = test.app.sessions().get("ahead").await.expect("there").session.create_time;
     assert!(ahead > began.plus_millis(YEAR_MS), "the clock was believed");
     test.clock.shift_system(-YEAR_MS);
     test.clock.now();

@@ -43,7 +43,7 @@ async fn session(test: &TestApp) -> String {
 async fn cover(app: &Caller, session: &str, tail_start: &str) {
     let summary =
         NewSummary { text: "We talked.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    app.supply_summary(session, summary).await.expect("supplied");
+    app.compactions().supply_summary(session, summary).await.expect("supplied");
 }
 
 fn texts(message: &ViewMessage) -> Vec<String> {
@@ -164,7 +164,7 @@ async fn a_caller_who_holds_the_view_gets_what_is_new() {
         known_revision: Some(view.revision),
         ..ContextRequest::default()
     };
-    let next = test.app.context(&session, request).await.expect("a context");
+    let next = test.app.views().get(&session, request).await.expect("a context");
     assert_eq!((next.known_count, next.messages.len()), (view.messages.len(), 1));
 }
 
@@ -175,7 +175,7 @@ async fn a_fork_finds_what_it_inherited_and_nothing_else() {
     test.append(&session, TALK).await;
     let fork = async |of: &str, behind: &str| {
         let point = ForkPoint { message_id: Some(behind.to_owned()), ..ForkPoint::default() };
-        let forked = test.app.fork_session(of, point, None, String::new()).await;
+        let forked = test.app.sessions().fork(of, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let first = fork(&session, "a2").await;
@@ -201,10 +201,10 @@ async fn nothing_that_was_rewound_or_edited_away_comes_back() {
     let session = session(&test).await;
     let talk = "u1 \"The password is zebra.\"\na1 \"ok\"\nu2 \"The secret is giraffe.\"\na2 \"giraffe it is\"";
     test.append(&session, talk).await;
-    test.app.edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"The animal is a hippo.\"\na3 \"fine\"\nu4 \"kept hippo\"\na4 \"x\"\nu5 \"go\"").await;
-    test.app.pin(&session, "u4").await.expect("pinned");
+    test.app.messages().pin(&session, "u4").await.expect("pinned");
     cover(&test.app, &session, "u5").await;
     assert_eq!(ask(&test, &session, "password zebra").await, ["user: The password is lion."]);
     assert_eq!(ask(&test, &session, "secret giraffe").await, Vec::<String>::new());
@@ -217,7 +217,7 @@ async fn a_message_that_was_open_for_long_is_found_once_it_is_hidden() {
     let session = session(&test).await;
     test.append(&session, "u1 \"one\"\na1 \"the first half of the otter\" open\nu2 \"two beavers\"\na2 \"ok\"").await;
     indexed(&test.longhand, &session).await;
-    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
+    test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     test.append(&session, "u3 \"go\"").await;
     cover(&test.app, &session, "u3").await;
     assert_eq!(ask(&test, &session, "otter").await, ["assistant: the first half of the otter"]);
@@ -265,7 +265,7 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    let shorter = test.app.context(&session, request).await.expect("a context");
+    let shorter = test.app.views().get(&session, request).await.expect("a context");
     assert_eq!(recalled(&shorter), Vec::<String>::new());
     assert_eq!(shorter.messages.len() + 1, whole.messages.len(), "and nothing else went");
     assert!(shorter.fits && shorter.shortened_away.is_empty());
@@ -283,7 +283,7 @@ async fn indexed(longhand: &Longhand, session: &str) {
     let done = async {
         loop {
             head.mark_unchanged();
-            let newest = app.get_session(session).await.expect("the session").session.revision;
+            let newest = app.sessions().get(session).await.expect("the session").session.revision;
             if longhand.store().index().indexed_to(key).await.expect("read") == newest {
                 return;
             }
@@ -336,25 +336,25 @@ async fn appends_do_not_wait_for_the_index() {
     };
     let longhand = Longhand::new(store, idle.handle(), &clock, options);
     let app = longhand.caller(longhand::app::access::Access::owner(), String::new(), None).expect("a caller");
-    let (info, _) = app.create_session(new_session(window(0, 0))).await.expect("a session");
+    let (info, _) = app.sessions().create(new_session(window(0, 0))).await.expect("a session").answer;
     let session = info.session.id.to_string();
     let key = key(&longhand, &session).await;
     for turn in 0..50 {
         let text = format!("u \"request {turn}\"\na \"answer {turn}\"");
-        app.append(&session, conversation(&text), None, None).await.expect("appended");
+        app.messages().append(&session, conversation(&text), None, None).await.expect("appended");
     }
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     let tail = "u9 \"request 7?\"";
-    app.append(&session, conversation(tail), None, None).await.expect("appended");
+    app.messages().append(&session, conversation(tail), None, None).await.expect("appended");
     cover(&app, &session, "u9").await;
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
-    let view = app.context(&session, ContextRequest::default()).await.expect("a context");
+    let view = app.views().get(&session, ContextRequest::default()).await.expect("a context");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
     let filled = longhand.store().index().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
     // The scheduler indexes the rest.
-    app.append(&session, conversation("a \"more\""), None, None).await.expect("appended");
+    app.messages().append(&session, conversation("a \"more\""), None, None).await.expect("appended");
     let running = tokio::spawn(idle.run(stopping.clone()));
     indexed(&longhand, &session).await;
     stopping.cancel();

@@ -43,7 +43,7 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     let test = TestApp::reopen(directory, script).await;
     let mut served = served(&test).await;
     health(&test, "the failure", |health| health.failure.as_ref().is_some_and(|failure| failure.attempts > 1)).await;
-    let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("a failure");
+    let failure = test.app.daemon().info().await.expect("the state").scheduler_failure.expect("a failure");
     assert!(failure.message.contains("lease_until"), "{failure:?}");
     assert!(failure.since <= test.clock.now() && failure.attempts > 1, "{failure:?}");
     let next_status = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
@@ -53,7 +53,7 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     alter(test.directory(), "alter table job rename column away to lease_until").await;
     health(&test, "the recovery", |health| health.failure.is_none()).await;
     next_status(&mut served, ServingStatus::Serving).await;
-    assert_eq!(test.app.server_info().await.expect("the state").scheduler_failure, None);
+    assert_eq!(test.app.daemon().info().await.expect("the state").scheduler_failure, None);
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, WORDS)).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -76,13 +76,18 @@ async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
     let mut watch = test.watch().await;
     test.append(&sound, &turns(1, 9, WORDS)).await;
     assert_eq!(watch.wait_for(EventKind::Compacted).await.session_id.to_string(), sound);
-    let info = test.app.server_info().await.expect("the state");
+    let info = test.app.daemon().info().await.expect("the state");
     assert_eq!(info.failing.iter().map(ToString::to_string).collect::<Vec<_>>(), [broken]);
 }
 
 async fn ask(test: &TestApp, session: &str, name: &str) -> Result<(Compaction, bool), Reason> {
     let wanted = NewCompaction { instructions: name.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.once(name, "").start_compaction(session, wanted).await.map_err(|error| error.reason)
+    test.once(name, "")
+        .compactions()
+        .start(session, wanted)
+        .await
+        .map(|started| started.answer)
+        .map_err(|error| error.reason)
 }
 
 #[tokio::test]
@@ -104,20 +109,20 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
     }
     let wanted =
         NewCompaction { instructions: "one too many".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let refused = test.app.start_compaction(&session, wanted).await.expect_err("too many");
+    let refused = test.app.compactions().start(&session, wanted).await.expect_err("too many");
     assert_eq!(refused.metadata["limit"], most.to_string());
     assert_eq!(test.number("select count(*) from job"), jobs, "nothing was written");
     assert_eq!(test.revision(&session).await, revision);
     // A repeated request gets its earlier answer, a waiting compaction is joined, and other sessions are not affected.
     assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));
     let wanted = NewCompaction { instructions: "4".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let (joined, is_joined) = test.app.start_compaction(&session, wanted).await.expect("joined");
+    let (joined, is_joined) = test.app.compactions().start(&session, wanted).await.expect("joined").answer;
     assert_eq!((joined.id, is_joined), (waiting[4], true));
     let other = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&other, &turns(1, 9, WORDS)).await;
     ask(&test, &other, "").await.expect("taken");
     // A cancelled one lets one more in.
-    test.app.cancel_compaction(&waiting[0].to_string()).await.expect("cancelled");
+    test.app.compactions().cancel(&waiting[0].to_string()).await.expect("cancelled");
     ask(&test, &session, "in its place").await.expect("taken");
     assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
     assert_eq!(test.findings().await, []);

@@ -7,15 +7,15 @@ use crate::support::{TestApp, private_folder, soon};
 use crate::tamper;
 use longhand::app::scrub::{ScrubItem, ScrubOptions, ScrubState};
 use longhand::clock::Clock;
-use longhand::store::{Checked, Finding, Store};
+use longhand::store::{CheckedChains, Finding, Store};
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A pass from its begin to its end.
-async fn scrub(test: &TestApp) -> (Vec<Finding>, Checked) {
-    let mut items = test.app.follow_scrub().expect("an operator");
+async fn scrub(test: &TestApp) -> (Vec<Finding>, CheckedChains) {
+    let mut items = test.app.daemon().follow_scrub().expect("an operator");
     let mut findings = Vec::new();
     loop {
         match soon("a piece", items.recv()).await.expect("an end").expect("no error") {
@@ -33,8 +33,8 @@ async fn a_whole_store_has_no_findings() {
     let sessions = test.number("select count(*) from session");
     let (findings, checked) = scrub(&test).await;
     assert_eq!(findings, []);
-    assert_eq!(checked, Checked { sessions, events, findings: 0 });
-    let state = test.app.server_info().await.expect("the state").scrub;
+    assert_eq!(checked, CheckedChains { sessions, events, findings: 0 });
+    let state = test.app.daemon().info().await.expect("the state").scrub;
     assert!(!state.running && state.end_time.is_some() && state.bytes > 100_000, "{state:?}");
     let test = test.restart().await;
     let mut states = test.longhand.store().upkeep().scrub_state();
@@ -65,7 +65,7 @@ async fn altered_bytes_are_found_with_session_and_revision() {
         let is_it = |found: &&Finding| found.session.is_some() == session && found.revision == expected;
         assert!(findings.iter().any(|found| is_it(&found)), "{sql}: {findings:?}");
         assert_eq!(usize::try_from(checked.findings), Ok(findings.len()), "{sql}");
-        let state = test.app.server_info().await.expect("the state").scrub;
+        let state = test.app.daemon().info().await.expect("the state").scrub;
         assert_eq!((state.finding_count(), &*state.findings), (checked.findings, &findings), "{sql}");
     }
 }
@@ -85,7 +85,7 @@ async fn a_pass_that_begins_anew_does_not_hide_what_the_last_one_found() {
     drop(database);
     let (findings, _) = scrub(&test).await;
     assert_eq!(findings, []);
-    assert_eq!(test.app.server_info().await.expect("the state").scrub.finding_count(), 0);
+    assert_eq!(test.app.daemon().info().await.expect("the state").scrub.finding_count(), 0);
 }
 
 /// A store whose scrub has this rate.
@@ -134,7 +134,7 @@ async fn a_stopped_pass_goes_on_behind_the_last_whole_session() {
     // It needs no request.
     let fast = Scrubbing::start(closed.path(), 1 << 40, None).await;
     let ended = fast.until("the end", |state| state.end_time.is_some()).await;
-    assert_eq!(ended.checked, Checked { sessions, events, findings: 0 }, "nothing is counted twice");
+    assert_eq!(ended.checked, CheckedChains { sessions, events, findings: 0 }, "nothing is counted twice");
     assert_eq!(ended.pass, 1);
     assert_eq!(ended.start_time, stopped.start_time);
     fast.stop().await;

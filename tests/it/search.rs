@@ -33,7 +33,7 @@ fn query(query: &str) -> SearchRequest {
 /// A search of everything that is committed now.
 async fn search_by(test: &TestApp, caller: &Caller, request: SearchRequest) -> Result<SearchPage, Error> {
     let min_seq = test.longhand.store().log().head_seq();
-    caller.search(&SearchRequest { min_seq, wait: Duration::from_secs(30), ..request }).await
+    caller.history().search(&SearchRequest { min_seq, wait: Duration::from_secs(30), ..request }).await
 }
 
 async fn search(test: &TestApp, request: SearchRequest) -> SearchPage {
@@ -185,7 +185,7 @@ async fn a_search_has_the_pause_of_the_index_ended() {
     for round in 0..20 {
         test.append(&session, &format!("u{round} \"needle\"")).await;
         let head = test.longhand.store().log().head_seq();
-        let page = test.app.search(&query("needle")).await.expect("a page");
+        let page = test.app.history().search(&query("needle")).await.expect("a page");
         // What was not in the index before is asked for, and what came in time is found.
         assert!(*search.asked().borrow() == head || page.indexed_seq == head);
         assert!(page.indexed_seq < head || page.hits.len() > round);
@@ -206,7 +206,7 @@ async fn parts_are_found_by_role_tool_type_and_time() {
     let reasoning = NewPart::new(PartBody::Reasoning("a needle".to_owned()));
     let parts = vec![NewPart::new(PartBody::Media(media)), reasoning];
     let message = NewMessage { client_id: Some("a2".to_owned()), ..NewMessage::sealed(Role::Assistant, parts) };
-    test.app.append(&session, vec![message], None, None).await.expect("appended");
+    test.app.messages().append(&session, vec![message], None, None).await.expect("appended");
     let all = query("needle");
     let of = async |request: SearchRequest| {
         let mut names = found(&test, request).await;
@@ -237,9 +237,9 @@ async fn parts_of_an_open_message_are_found_as_they_close() {
     let session = test.manual_session().await;
     test.append(&session, "a1 \"first needle\" open").await;
     let one = |words: &str| vec![longhand::store::OpenPart::Whole(text(words))];
-    test.app.append_parts(&session, "a1", one("second needle")).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", one("second needle")).await.expect("closed");
     assert_eq!(found(&test, query("needle")).await.len(), 2);
-    test.app.append_parts(&session, "a1", one("third needle")).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", one("third needle")).await.expect("closed");
     let page = search(&test, query("needle")).await;
     let texts: Vec<&str> = page.hits.iter().map(|shown| shown.text.as_str()).collect();
     assert_eq!(texts, ["third needle", "second needle", "first needle"]);
@@ -252,9 +252,9 @@ async fn a_hit_says_what_todays_view_does_with_it() {
     let app = &test.app;
     let talk = "u1 \"needle one\"\na1 \"needle two\"\nu2 \"needle three\"\na2 \"needle four\"\nu3 \"go on\"";
     test.append(&session, talk).await;
-    let edit = app.edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
+    let edit = app.messages().edit(&session, "a1", &[text("needle dos")], None).await.expect("edited");
     let summary = NewSummary { text: "a needle".to_owned(), tail_start: "a2".to_owned(), ..NewSummary::default() };
-    let (compaction, _) = app.supply_summary(&session, summary).await.expect("supplied");
+    let (compaction, _) = app.compactions().supply_summary(&session, summary).await.expect("supplied").answer;
     let state = async |name: &str| {
         let page = search(&test, query("needle")).await;
         let hit = page.hits.into_iter().find(|shown| shown.hit.message.client_id.as_deref() == Some(name));
@@ -277,8 +277,8 @@ async fn a_hit_says_what_todays_view_does_with_it() {
         rewind: Some(RewindTo::Message("u1")),
         ..AppendRequest::default()
     };
-    app.undo(&session, None).await.expect("undone");
-    app.append_with(&session, rewind).await.expect("rewound");
+    app.compactions().undo(&session, None).await.expect("undone");
+    app.messages().append_with(&session, rewind).await.expect("rewound");
     assert_eq!(state("a2").await.1.state, MessageState::Rewound);
     assert!(state("u1").await.0, "no summary stands for it any more");
 }
@@ -289,13 +289,13 @@ async fn a_shortened_output_names_its_compaction() {
     let session = prunable(&test).await;
     test.append(&session, "a7 \"looking\" call=c7\nt7 result=c7:whole").await;
     let mut watch = test.watch().await;
-    let prune = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let prune = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
     prune.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let context = test.context(&session).await;
     let pruned = context.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
     let part = pruned.and_then(|part| part.source).expect("a shortened part");
-    let original = test.app.expand(&session, &part.to_string(), 0, "").await.expect("expanded");
+    let original = test.app.messages().expand(&session, &part.to_string(), 0, "").await.expect("expanded");
     let PartBody::ToolResult(result) = &*original.messages[0].parts[0].body else { panic!("{original:?}") };
     let word: String = result.output.chars().take_while(|character| character.is_alphanumeric()).take(40).collect();
     let outputs = SearchRequest { session: Some(session), kinds: vec![EntryKind::ToolResult], ..query(&word) };
@@ -320,7 +320,17 @@ async fn a_search_is_bound_to_a_session_a_tree_or_a_project() {
     let child = in_project(&test, "blue", Some(root.clone())).await;
     test.append(&child, "u2 \"needle\"").await;
     let fork = ForkPoint { message_id: Some("u1".to_owned()), ..ForkPoint::default() };
-    let fork = test.app.fork_session(&root, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&root, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     test.append(&fork, "u3 \"needle\"").await;
     test.append(&root, "u4 \"needle\"").await;
     let other = in_project(&test, "red", None).await;
@@ -349,7 +359,7 @@ async fn a_search_is_bound_to_a_session_a_tree_or_a_project() {
     // A project is what the metadata say now.
     let metadata_json = Some("{\"project\": \"blue\"}".to_owned());
     let change = SessionChange { metadata_json, ..SessionChange::default() };
-    test.app.update_session(&other, change).await.expect("updated");
+    test.app.sessions().update(&other, change).await.expect("updated");
     assert_eq!(sorted(of_project("blue")).await, ["u2", "u5"]);
 }
 
@@ -398,7 +408,7 @@ async fn what_cannot_be_searched_is_refused() {
     assert_eq!(refused(foreign).await, Reason::PageTokenInvalid);
     // An event that never comes is waited for in vain, and the answer says so.
     let future = SearchRequest { min_seq: 1 << 40, wait: Duration::from_millis(1), ..query("x") };
-    let page = test.app.search(&future).await.expect("a page");
+    let page = test.app.history().search(&future).await.expect("a page");
     assert!(page.hits.is_empty() && page.indexed_seq < 1 << 40);
 }
 
@@ -412,7 +422,7 @@ async fn bound(test: &TestApp, project: Option<&str>, root: Option<&str>) -> Cal
         root: root.map(str::to_owned),
         expire_time: None,
     };
-    let (_, secret) = test.app.create_access_token(new).await.expect("a token");
+    let (_, secret) = test.app.access_tokens().create(new).await.expect("a token");
     let credentials = Credentials::Secret(&secret, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let access = test.longhand.entrance().authenticate(credentials).expect("known");
     test.longhand.caller(access, String::new(), None).expect("a caller")
@@ -427,8 +437,8 @@ async fn nobody_finds_what_is_not_visible() {
     let access = Access::owner().acting_in("acme").expect("an operator");
     let acme = test.longhand.caller(access, String::new(), None).expect("a caller");
     let new = NewSession { preset: "opencode@seed".to_owned(), ..NewSession::default() };
-    let theirs = acme.create_session(new).await.expect("a session").0.session.id.to_string();
-    acme.append(&theirs, conversation(message), None, None).await.expect("appended");
+    let theirs = acme.sessions().create(new).await.expect("a session").answer.0.session.id.to_string();
+    acme.messages().append(&theirs, conversation(message), None, None).await.expect("appended");
     let page = search_by(&test, &acme, SearchRequest { all: true, ..query("common needle") }).await.expect("a page");
     let sessions: Vec<String> = page.hits.iter().map(|shown| shown.hit.message.session_id.to_string()).collect();
     assert_eq!(sessions, std::slice::from_ref(&theirs));
@@ -523,8 +533,17 @@ async fn what_is_erased_is_not_found_and_is_in_no_file_of_the_index() {
     test.append(&session, "u1 \"quetzalnine here\"\na1 \"zanzibarkey there\"\nu2 \"quokkaword\"").await;
     test.append(&other, "u3 \"mulgaraword\"").await;
     let fork = ForkPoint { message_id: Some("u2".to_owned()), ..ForkPoint::default() };
-    let fork =
-        test.app.fork_session(&session, fork, None, String::new()).await.expect("forked").0.session.id.to_string();
+    let fork = test
+        .app
+        .sessions()
+        .fork(&session, fork, None, String::new())
+        .await
+        .expect("forked")
+        .answer
+        .0
+        .session
+        .id
+        .to_string();
     test.append(&fork, "u4 \"numbatword\"").await;
     assert_eq!(found(&test, query("quetzalnine")).await, ["u1"]);
     assert!(has_in_index(&test, "uetzalnin") && has_in_index(&test, "anzibarkey"));
@@ -552,11 +571,12 @@ async fn a_summary_of_a_fork_is_forgotten_with_the_session_that_it_was_written_f
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\nu2 \"two\"\nu3 \"three\"\nu4 \"four\"").await;
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let fork = fork.session.id.to_string();
     let text = "quetzalnine was said".to_owned();
     let summary = NewSummary { text, tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&fork, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&fork, summary).await.expect("supplied");
     test.append(&fork, "u5 \"numbatword\"").await;
     let derived = SearchRequest { derived: true, ..query("quetzalnine") };
     assert_eq!(search(&test, derived.clone()).await.hits.len(), 1);
@@ -588,7 +608,7 @@ async fn words_are_taken_out_of_the_index_although_it_was_killed_between_their_r
         dry_run: false,
         expected_revision: None,
     };
-    test.app.erase(&session, request).await.expect("erased");
+    test.app.content().erase(&session, request).await.expect("erased");
     let directory = test.stop().await;
     // As a kill leaves it that comes behind the commit of the removal.
     put_index(directory.path(), Some(&before));

@@ -5,7 +5,7 @@ mod doors;
 mod drafts;
 mod refused;
 
-use crate::support::{TestApp, result, text, turns, window};
+use crate::support::{TestApp, conversation, result, text, turns, window};
 use longhand::app::Caller;
 use longhand::app::Reason;
 use longhand::app::append::{AppendRequest, EditRequest};
@@ -127,8 +127,8 @@ fn record(secret: &str) -> NewMessage {
 async fn without_rules_nothing_is_looked_for() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
-    assert_eq!(test.app.secrets_found(), []);
+    let appended = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    assert_eq!(appended.secrets, []);
     assert_ne!(holders(test.directory(), SECRET), Vec::<String>::new());
     assert!(!test.directory().join("draft-key").exists(), "nothing is made");
 }
@@ -138,8 +138,8 @@ async fn a_warning_names_the_place_and_changes_nothing() {
     let test = start(Action::Warn).await;
     let session = test.manual_session().await;
     let message = everywhere(SECRET);
-    test.app.append(&session, vec![message.clone(), record(SECRET)], None, None).await.expect("appended");
-    let found = test.app.secrets_found();
+    let append = async |messages| test.app.messages().append(&session, messages, None, None).await.expect("appended");
+    let found = append(vec![message.clone(), record(SECRET)]).await.secrets;
     let at = |field: &str, count| finding(&format!("messages[0].{field}"), count, Action::Warn);
     assert_eq!(
         found,
@@ -168,10 +168,9 @@ async fn a_warning_names_the_place_and_changes_nothing() {
         assert!(stored.body.is_as_sent(&sent.body));
     }
     assert_eq!(test.longhand.store().secrets().counts()[0], ("hush".to_owned(), Action::Warn, 20));
-    test.append(&session, "u2 \"whisper-1234 is nothing\"").await;
-    assert_eq!(test.app.secrets_found()[0].rule, "other");
-    test.append(&session, "u3 \"nothing\"").await;
-    assert_eq!(test.app.secrets_found(), [], "each call has its own");
+    let other = append(conversation("u2 \"whisper-1234 is nothing\"")).await;
+    assert_eq!(other.secrets[0].rule, "other");
+    assert_eq!(append(conversation("u3 \"nothing\"")).await.secrets, [], "each call has its own");
 }
 
 #[tokio::test]
@@ -180,8 +179,9 @@ async fn a_redacted_secret_is_in_no_file_no_view_and_no_event() {
     let session = test.manual_session().await;
     let mut watch = test.watch().await;
     test.append(&session, "u1 \"before\"").await;
-    test.app.append(&session, vec![everywhere(SECRET), record(SECRET)], None, None).await.expect("appended");
-    assert_eq!(test.app.secrets_found().len(), 17);
+    let messages = vec![everywhere(SECRET), record(SECRET)];
+    let appended = test.app.messages().append(&session, messages, None, None).await.expect("appended");
+    assert_eq!(appended.secrets.len(), 17);
     watch.wait_for(EventKind::MessageAppended).await;
     let stored = test.history(&session).await;
     let all = format!("{stored:?} {:?}", test.context(&session).await.messages);
@@ -204,7 +204,7 @@ async fn a_refused_secret_is_refused_before_anything_is_written() {
     let before = test.number("select count(*) from event");
     for (index, part) in all_parts(SECRET).into_iter().enumerate() {
         let message = NewMessage::sealed(Role::Assistant, vec![text("fine"), NewPart { metadata_json: None, ..part }]);
-        let error = test.app.append(&session, vec![message], None, None).await.expect_err("refused");
+        let error = test.app.messages().append(&session, vec![message], None, None).await.expect_err("refused");
         assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"), "{index}");
         assert!(error.metadata["field"].starts_with("messages[0].parts[1]."), "{error}");
         assert!(!format!("{error:?}").contains(BEGIN), "{error}");
@@ -217,15 +217,15 @@ async fn a_refused_secret_is_refused_before_anything_is_written() {
 async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_then() {
     let mut test = start(Action::Redact).await;
     let session = test.manual_session().await;
-    let appended = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
     let once = |test: &TestApp| test.once("r1", &format!("the request with {SECRET}"));
     let new = || AppendRequest {
         messages: vec![NewMessage::sealed(Role::User, vec![text(SECRET)])],
         ..AppendRequest::default()
     };
-    let first = once(&test).append_with(&session, new()).await.expect("appended");
+    let first = once(&test).messages().append_with(&session, new()).await.expect("appended");
     let change = || SessionChange { title: Some(format!("about {SECRET}")), ..SessionChange::default() };
-    once_named(&test, "r2").update_session(&session, change()).await.expect("changed");
+    once_named(&test, "r2").sessions().update(&session, change()).await.expect("changed");
     // The hash of a request with a secret would tell whether a guess is right.
     let plain_hash = *blake3::hash(format!("the request with {SECRET}").as_bytes()).as_bytes();
     let kept: Vec<u8> = test.database().value("select payload_hash from request where request_id = 'r1'");
@@ -233,15 +233,17 @@ async fn a_repetition_is_recognised_by_what_was_received_whatever_the_rules_are_
     for rules in [Some(Action::Redact), None, Some(Action::Warn), Some(Action::Redact)] {
         test = restart(test, rules).await;
         let events = test.number("select count(*) from event");
-        let again = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
+        let again =
+            test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
         assert_eq!((again.ids.clone(), again.existed_count), (appended.ids.clone(), 1), "{rules:?}");
-        let again = once(&test).append_with(&session, new()).await.expect("a repetition");
-        assert_eq!((again.ids, again.revision), (first.ids.clone(), first.revision), "{rules:?}");
-        once_named(&test, "r2").update_session(&session, change()).await.expect("a repetition");
+        let again = once(&test).messages().append_with(&session, new()).await.expect("a repetition");
+        assert_eq!((again.answer.ids, again.answer.revision), (first.ids.clone(), first.revision), "{rules:?}");
+        once_named(&test, "r2").sessions().update(&session, change()).await.expect("a repetition");
         for other in
             [everywhere(OTHER), NewMessage { metadata_json: Some(format!(r#"["{OTHER}"]"#)), ..everywhere(SECRET) }]
         {
-            let error = test.app.append(&session, vec![other], None, None).await.expect_err("another message");
+            let error =
+                test.app.messages().append(&session, vec![other], None, None).await.expect_err("another message");
             assert_eq!(error.reason, Reason::ClientIdReused, "{rules:?}");
         }
         assert_eq!(test.number("select count(*) from event"), events);
@@ -270,11 +272,12 @@ fn once_named(test: &TestApp, id: &str) -> Caller {
 async fn what_came_before_a_rule_is_repeated_under_it() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let appended = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
+    let appended = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("appended");
     let test = restart(test, Some(Action::Redact)).await;
-    let again = test.app.append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
-    assert_eq!((again.ids, again.existed_count), (appended.ids, 1));
-    let other = test.app.append(&session, vec![everywhere(OTHER)], None, None).await.expect_err("another message");
+    let again = test.app.messages().append(&session, vec![everywhere(SECRET)], None, None).await.expect("a repetition");
+    assert_eq!((again.answer.ids, again.answer.existed_count), (appended.answer.ids, 1));
+    let other =
+        test.app.messages().append(&session, vec![everywhere(OTHER)], None, None).await.expect_err("another message");
     assert_eq!(other.reason, Reason::ClientIdReused);
 }
 
@@ -293,26 +296,27 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.append(&session, &turns(1, 4, 300)).await;
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let edit = EditRequest { message: "u1", parts: vec![text(SECRET)], metadata_json, ..EditRequest::default() };
-    test.app.edit_with(&session, edit).await.expect("edited");
-    test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
+    test.app.messages().edit_with(&session, edit).await.expect("edited");
+    test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
     let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
-    test.app.submit_prompt(&session, prompt).await.expect("submitted");
+    test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };
-    let approval = test.app.request_approval(&session, asked).await.expect("asked").0;
+    let approval = test.app.approvals().request(&session, asked).await.expect("asked").answer.0;
     let answer = Answer { choice: None, text: title() };
-    let answered = test.app.answer_approval(&session, &approval.id.to_string(), answer).await.expect("answered").0;
+    let answered =
+        test.app.approvals().answer(&session, &approval.id.to_string(), answer).await.expect("answered").answer.0;
     assert!(!format!("{answered:?}").contains(BEGIN));
-    let run = test.app.acquire_run(&session, None, false).await.expect("a run").run;
-    test.app.release_run(&session, run.epoch, Some(title())).await.expect("released");
+    let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
+    test.app.runs().release(&session, run.epoch, Some(title())).await.expect("released");
     let wanted = NewCompaction { instructions: title(), ..NewCompaction::of(CompactionKind::Summary) };
     // There may be nothing to compact.
-    if let Ok((compaction, _)) = test.app.start_compaction(&session, wanted).await {
-        let _ = test.app.cancel_compaction(&compaction.id.to_string()).await;
+    if let Ok(started) = test.app.compactions().start(&session, wanted).await {
+        let _ = test.app.compactions().cancel(&started.0.id.to_string()).await;
     }
     let summary = NewSummary { text: format!("They said {SECRET}."), ..NewSummary::default() };
-    test.app.supply_summary(&session, summary).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
     test.append(&session, "u9 \"later\"").await;
     let request = EraseRequest {
         target: EraseTarget::Messages(vec!["u9".to_owned()]),
@@ -320,7 +324,7 @@ async fn what_other_doors_bring_is_redacted_too() {
         dry_run: false,
         expected_revision: None,
     };
-    test.app.erase(&session, request).await.expect("erased");
+    test.app.content().erase(&session, request).await.expect("erased");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
     assert_eq!(test.findings().await, []);
     // The same requests are the same, and others are not.
@@ -330,10 +334,10 @@ async fn what_other_doors_bring_is_redacted_too() {
         if let Some(action) = action {
             test.longhand.store().apply_secret_rules(rules(action)).expect("a key");
         }
-        assert!(test.app.create_session(new()).await.expect("found").1);
-        let again = test.app.fork_session(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await;
+        assert!(test.app.sessions().create(new()).await.expect("found").answer.1);
+        let again = test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await;
         assert!(again.expect("found").1);
         let other = NewSession { title: format!("about {OTHER}"), ..new() };
-        assert_eq!(test.app.create_session(other).await.expect_err("another").reason, Reason::ClientIdReused);
+        assert_eq!(test.app.sessions().create(other).await.expect_err("another").reason, Reason::ClientIdReused);
     }
 }

@@ -27,7 +27,7 @@ async fn pages(test: &TestApp, size: i64, conditions: &SessionConditions, order:
     let mut wanted = ListSessions { page_size: size, conditions: conditions.clone(), order, ..ListSessions::default() };
     let mut found = Vec::new();
     loop {
-        let (page, next) = test.app.list_sessions(&wanted).await.expect("a page");
+        let (page, next) = test.app.sessions().list(&wanted).await.expect("a page");
         assert!(page.len() <= usize::try_from(size).expect("a size"));
         found.extend(page.into_iter().map(|info| info.session.client_id.unwrap_or_default()));
         if next.is_empty() {
@@ -41,18 +41,21 @@ async fn pages(test: &TestApp, size: i64, conditions: &SessionConditions, order:
 async fn family() -> TestApp {
     let test = TestApp::start().await;
     let ada = test.by("ada");
-    ada.create_session(named("a", Some(r#"{"project": "p", "cwd": "/w/one", "issue": 42}"#))).await.expect("a");
-    ada.create_session(named("b", Some(r#"{"project": "q", "cwd": "/w/one/two", "issue": "42"}"#))).await.expect("b");
+    ada.sessions().create(named("a", Some(r#"{"project": "p", "cwd": "/w/one", "issue": 42}"#))).await.expect("a");
+    ada.sessions()
+        .create(named("b", Some(r#"{"project": "q", "cwd": "/w/one/two", "issue": "42"}"#)))
+        .await
+        .expect("b");
     let child = NewSession { parent: Some("a".to_owned()), ..named("c", Some(r#"{"cwd": "/w/oneself"}"#)) };
-    test.by("bob").create_session(child).await.expect("c");
+    test.by("bob").sessions().create(child).await.expect("c");
     let grandchild = NewSession { parent: Some("c".to_owned()), ..named("d", None) };
-    test.app.create_session(grandchild).await.expect("d");
-    test.app.create_session(named("e", None)).await.expect("e");
-    test.app.archive_session("e").await.expect("archived");
-    let fork = test.app.fork_session("a", ForkPoint::default(), Some("f".to_owned()), "Fork".to_owned());
+    test.app.sessions().create(grandchild).await.expect("d");
+    test.app.sessions().create(named("e", None)).await.expect("e");
+    test.app.sessions().archive("e").await.expect("archived");
+    let fork = test.app.sessions().fork("a", ForkPoint::default(), Some("f".to_owned()), "Fork".to_owned());
     fork.await.expect("f");
     for (session, label) in [("a", "x"), ("b", "x"), ("b", "y"), ("e", "y")] {
-        test.app.add_label(session, label.to_owned()).await.expect("a label");
+        test.app.sessions().add_label(session, label.to_owned()).await.expect("a label");
     }
     test
 }
@@ -60,7 +63,7 @@ async fn family() -> TestApp {
 async fn erase(test: &TestApp, session: &str) {
     let (target, reason) = (EraseTarget::Session, "it is over".to_owned());
     let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
-    test.app.erase(session, request).await.expect("erased");
+    test.app.content().erase(session, request).await.expect("erased");
 }
 
 #[tokio::test]
@@ -123,7 +126,7 @@ async fn times_bound_a_list_on_both_sides() {
     let test = family().await;
     let mut times = Vec::new();
     for name in ["a", "b", "c", "d", "e", "f"] {
-        let session = test.app.get_session(name).await.expect("found").session;
+        let session = test.app.sessions().get(name).await.expect("found").session;
         times.push((name, session.create_time, session.update_time));
     }
     let all = SessionConditions { archived: true, ..SessionConditions::default() };
@@ -154,7 +157,7 @@ async fn more_sessions_than_an_index_is_read_for_at_once_are_listed_whole() {
     for number in 0..count {
         let name = format!("s{number:05}");
         let metadata = Some(r#"{"project": "p", "cwd": "/w/one"}"#);
-        test.by("ada").create_session(named(&name, metadata)).await.expect("a session");
+        test.by("ada").sessions().create(named(&name, metadata)).await.expect("a session");
         expected.push(name);
     }
     let by_ada = SessionConditions { actor: Some("ada".to_owned()), ..SessionConditions::default() };
@@ -183,8 +186,8 @@ async fn conditions_that_mean_nothing_are_refused() {
         (SessionConditions { root: Some("nobody".to_owned()), ..default() }, Reason::SessionNotFound),
     ] {
         let wanted = ListSessions { conditions: conditions.clone(), ..ListSessions::default() };
-        assert_eq!(test.app.list_sessions(&wanted).await.expect_err("refused").reason, reason, "{conditions:?}");
-        let refused = test.app.watch_sessions(&conditions, None).await.err().expect("refused");
+        assert_eq!(test.app.sessions().list(&wanted).await.expect_err("refused").reason, reason, "{conditions:?}");
+        let refused = test.app.sessions().watch(&conditions, None).await.err().expect("refused");
         assert_eq!(refused.reason, reason, "{conditions:?}");
     }
 }
@@ -192,12 +195,12 @@ async fn conditions_that_mean_nothing_are_refused() {
 #[tokio::test]
 async fn a_list_has_policies_only_if_they_are_asked_for() {
     let test = family().await;
-    let (basic, _) = test.app.list_sessions(&ListSessions::default()).await.expect("a list");
+    let (basic, _) = test.app.sessions().list(&ListSessions::default()).await.expect("a list");
     assert!(basic.iter().all(|info| info.policy_json.is_empty()));
     let whole = ListSessions { has_policies: true, ..ListSessions::default() };
-    let (whole, _) = test.app.list_sessions(&whole).await.expect("a list");
+    let (whole, _) = test.app.sessions().list(&whole).await.expect("a list");
     for info in whole {
-        let got = test.app.get_session(&info.session.id.to_string()).await.expect("found");
+        let got = test.app.sessions().get(&info.session.id.to_string()).await.expect("found");
         assert_eq!(info.policy_json, got.policy_json);
     }
 }
@@ -206,21 +209,21 @@ async fn a_list_has_policies_only_if_they_are_asked_for() {
 async fn labels_are_set_once_and_each_change_is_one_event() {
     let test = TestApp::start().await;
     let session = test.create(named("one", None)).await;
-    let before = test.app.get_session(&session).await.expect("found").session;
-    let added = test.once("r", "1").add_label(&session, "keep".to_owned()).await.expect("added");
+    let before = test.app.sessions().get(&session).await.expect("found").session;
+    let added = test.once("r", "1").sessions().add_label(&session, "keep".to_owned()).await.expect("added");
     assert_eq!((added.revision, added.info.session.labels.clone()), (before.revision + 1, vec!["keep".to_owned()]));
-    let again = test.app.add_label(&session, "keep".to_owned()).await.expect("it is there");
+    let again = test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("it is there");
     assert_eq!(again.revision, added.revision, "no event");
-    test.app.add_label(&session, "a".to_owned()).await.expect("added");
-    let removed = test.app.remove_label(&session, "keep".to_owned()).await.expect("removed");
+    test.app.sessions().add_label(&session, "a".to_owned()).await.expect("added");
+    let removed = test.app.sessions().remove_label(&session, "keep".to_owned()).await.expect("removed");
     assert_eq!(removed.info.session.labels, ["a"]);
-    let nothing = test.app.remove_label(&session, "keep".to_owned()).await.expect("it is gone");
+    let nothing = test.app.sessions().remove_label(&session, "keep".to_owned()).await.expect("it is gone");
     assert_eq!(nothing.revision, removed.revision);
     // The repetition of the first request is answered, and adds nothing.
-    let repeated = test.once("r", "1").add_label(&session, "keep".to_owned()).await.expect("answered");
+    let repeated = test.once("r", "1").sessions().add_label(&session, "keep".to_owned()).await.expect("answered");
     assert_eq!((repeated.revision, repeated.seq), (added.revision, added.seq));
     assert_eq!(repeated.info.session.labels, ["a"]);
-    let reused = test.once("r", "2").add_label(&session, "b".to_owned()).await.expect_err("another payload");
+    let reused = test.once("r", "2").sessions().add_label(&session, "b".to_owned()).await.expect_err("another payload");
     assert_eq!(reused.reason, Reason::RequestIdReused);
     let bodies: Vec<EventBody> = test.events().await.into_iter().map(|event| event.body).skip(1).collect();
     assert_eq!(
@@ -237,14 +240,15 @@ async fn labels_are_set_once_and_each_change_is_one_event() {
         expected_revision: Some(before.revision),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change).await.expect("labels are no change of history");
+    test.app.sessions().update(&session, change).await.expect("labels are no change of history");
     // An archived session has labels too, and a fork begins without any.
-    test.app.archive_session(&session).await.expect("archived");
-    test.app.add_label(&session, "keep".to_owned()).await.expect("added");
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    test.app.sessions().archive(&session).await.expect("archived");
+    test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     assert!(fork.session.labels.is_empty());
     let test = test.restart().await;
-    assert_eq!(test.app.get_session(&session).await.expect("found").session.labels, ["a", "keep"]);
+    assert_eq!(test.app.sessions().get(&session).await.expect("found").session.labels, ["a", "keep"]);
     assert_eq!(test.findings().await, []);
 }
 
@@ -260,15 +264,21 @@ async fn labels_have_bounds() {
         ("a\u{7}", Reason::InvalidField),
         (long.as_str(), Reason::LimitExceeded),
     ] {
-        assert_eq!(test.app.add_label(&session, label.to_owned()).await.expect_err("refused").reason, reason);
-        assert_eq!(test.app.remove_label(&session, label.to_owned()).await.expect_err("refused").reason, reason);
+        assert_eq!(
+            test.app.sessions().add_label(&session, label.to_owned()).await.expect_err("refused").reason,
+            reason
+        );
+        assert_eq!(
+            test.app.sessions().remove_label(&session, label.to_owned()).await.expect_err("refused").reason,
+            reason
+        );
     }
     for number in 0..limits::SESSION_LABELS_MAX {
-        test.app.add_label(&session, format!("l{number}")).await.expect("added");
+        test.app.sessions().add_label(&session, format!("l{number}")).await.expect("added");
     }
-    let full = test.app.add_label(&session, "more".to_owned()).await.expect_err("too many");
+    let full = test.app.sessions().add_label(&session, "more".to_owned()).await.expect_err("too many");
     assert_eq!(full.reason, Reason::LimitExceeded);
-    test.app.add_label(&session, "l0".to_owned()).await.expect("it is there");
+    test.app.sessions().add_label(&session, "l0".to_owned()).await.expect("it is there");
     assert_eq!(
         test.number("select count(*) from session_label"),
         i64::try_from(limits::SESSION_LABELS_MAX).expect("few")
@@ -279,7 +289,7 @@ async fn labels_have_bounds() {
 async fn labels_that_no_event_explains_are_found() {
     let test = TestApp::start().await;
     let session = test.create(named("one", None)).await;
-    test.app.add_label(&session, "keep".to_owned()).await.expect("added");
+    test.app.sessions().add_label(&session, "keep".to_owned()).await.expect("added");
     let directory = test.stop().await;
     for sql in [
         "delete from session_label",
@@ -301,15 +311,16 @@ async fn totals_are_those_of_the_replies_and_survive_a_store_without_them() {
     let text = "u1 \"hello\"\na1 \"one\" usage=100/20\nu2 \"more\"\na2 \"two\" usage=300/40";
     test.append(&session, text).await;
     let expected = UsageTotals { input: 400, output: 60, ..UsageTotals::default() };
-    let found = test.app.get_session(&session).await.expect("found").session;
+    let found = test.app.sessions().get(&session).await.expect("found").session;
     assert_eq!((found.usage, found.message_count), (expected, 4));
-    let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    let fork =
+        test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     assert_eq!(fork.session.usage, UsageTotals::default(), "inherited replies count for their own session");
     let directory = test.stop().await;
     // As a migration leaves the rows of an older store.
     let altered =
         TestApp::altered(directory.path(), "update session set usage = null, project = null, directory = null").await;
-    let (listed, _) = altered.app.list_sessions(&ListSessions::default()).await.expect("a list");
+    let (listed, _) = altered.app.sessions().list(&ListSessions::default()).await.expect("a list");
     assert_eq!(listed.iter().map(|info| info.session.usage).collect::<Vec<_>>(), [UsageTotals::default(), expected]);
     assert_eq!(altered.findings().await, []);
     let other = "update session set usage = (select usage from session order by id limit 1)";
@@ -348,7 +359,7 @@ async fn until(test: &TestApp, client: &mut Client, watch: &mut SessionWatch, ex
     while client.known != expected {
         if let ListFrame::Changes { removed, .. } = client.take(watch).await {
             for id in removed {
-                let name = test.app.get_session(&id.to_string()).await.expect("found").session.client_id;
+                let name = test.app.sessions().get(&id.to_string()).await.expect("found").session.client_id;
                 client.known.remove(&name.unwrap_or_default());
             }
         }
@@ -359,11 +370,11 @@ async fn until(test: &TestApp, client: &mut Client, watch: &mut SessionWatch, ex
 async fn a_list_that_is_followed_has_what_comes_changes_and_leaves() {
     let test = family().await;
     let conditions = SessionConditions { labels: vec!["x".to_owned()], ..SessionConditions::default() };
-    let mut watch = test.app.watch_sessions(&conditions, None).await.expect("a stream");
+    let mut watch = test.app.sessions().watch(&conditions, None).await.expect("a stream");
     let mut client = Client::default();
     until(&test, &mut client, &mut watch, "ab").await;
     assert!(matches!(client.take(&mut watch).await, ListFrame::SnapshotEnd { .. }));
-    test.app.add_label("c", "x".to_owned()).await.expect("a label");
+    test.app.sessions().add_label("c", "x".to_owned()).await.expect("a label");
     until(&test, &mut client, &mut watch, "abc").await;
     // A session that is not in the list says nothing, and one that is comes as it is now.
     test.append("d", "u \"hello\"").await;
@@ -376,15 +387,15 @@ async fn a_list_that_is_followed_has_what_comes_changes_and_leaves() {
         }
         other => panic!("{other:?}"),
     }
-    test.app.remove_label("b", "x".to_owned()).await.expect("removed");
+    test.app.sessions().remove_label("b", "x".to_owned()).await.expect("removed");
     until(&test, &mut client, &mut watch, "ac").await;
-    test.app.archive_session("a").await.expect("archived");
+    test.app.sessions().archive("a").await.expect("archived");
     until(&test, &mut client, &mut watch, "c").await;
     let resumed = client.cursor.clone();
     drop(watch);
-    test.app.restore_session("a").await.expect("restored");
-    test.app.remove_label("c", "x".to_owned()).await.expect("removed");
-    let mut watch = test.app.watch_sessions(&conditions, Some(&resumed)).await.expect("resumed");
+    test.app.sessions().restore("a").await.expect("restored");
+    test.app.sessions().remove_label("c", "x".to_owned()).await.expect("removed");
+    let mut watch = test.app.sessions().watch(&conditions, Some(&resumed)).await.expect("resumed");
     until(&test, &mut client, &mut watch, "a").await;
 }
 
@@ -392,16 +403,16 @@ async fn a_list_that_is_followed_has_what_comes_changes_and_leaves() {
 async fn forks_that_have_the_metadata_of_another_session_leave_with_it() {
     let test = family().await;
     let conditions = SessionConditions { project: Some("p".to_owned()), ..SessionConditions::default() };
-    let mut watch = test.app.watch_sessions(&conditions, None).await.expect("a stream");
+    let mut watch = test.app.sessions().watch(&conditions, None).await.expect("a stream");
     let mut client = Client::default();
     until(&test, &mut client, &mut watch, "af").await;
     let moved = |project: &str| SessionChange {
         metadata_json: Some(format!("{{\"project\": {project:?}}}")),
         ..SessionChange::default()
     };
-    test.app.update_session("a", moved("q")).await.expect("moved");
+    test.app.sessions().update("a", moved("q")).await.expect("moved");
     until(&test, &mut client, &mut watch, "").await;
-    test.app.update_session("a", moved("p")).await.expect("moved back");
+    test.app.sessions().update("a", moved("p")).await.expect("moved back");
     until(&test, &mut client, &mut watch, "af").await;
 }
 
@@ -422,9 +433,9 @@ async fn an_erased_session_leaves_every_list_that_it_was_in() {
         for other in ["b", "c", "d"] {
             erase(&test, other).await;
         }
-        let id = async |name: &str| test.app.get_session(name).await.expect("found").session.id;
+        let id = async |name: &str| test.app.sessions().get(name).await.expect("found").session.id;
         let (a, f) = (id("a").await, id("f").await);
-        let mut watch = test.app.watch_sessions(&conditions, None).await.expect("a stream");
+        let mut watch = test.app.sessions().watch(&conditions, None).await.expect("a stream");
         let (mut known, mut is_complete) = (BTreeSet::new(), false);
         while !is_complete {
             match soon("a frame", watch.next()).await.expect("it goes on").expect("a frame") {
@@ -457,12 +468,12 @@ async fn a_list_that_is_followed_misses_nothing_of_what_changes_while_it_begins(
         test.create(named(&format!("s{number}"), Some(&metadata))).await;
     }
     let conditions = SessionConditions::default();
-    let mut watch = test.app.watch_sessions(&conditions, None).await.expect("a stream");
+    let mut watch = test.app.sessions().watch(&conditions, None).await.expect("a stream");
     let mut client = Client::default();
     let first = client.take(&mut watch).await;
     assert!(matches!(&first, ListFrame::Snapshot { sessions } if sessions.len() < 20), "a page at a time");
-    test.app.archive_session("s19").await.expect("archived: it was in the first page");
-    test.app.archive_session("s0").await.expect("archived: it was not");
+    test.app.sessions().archive("s19").await.expect("archived: it was in the first page");
+    test.app.sessions().archive("s0").await.expect("archived: it was not");
     test.create(named("late", None)).await;
     let mut removed = BTreeSet::new();
     while !client.known.contains("late") || removed.len() < 2 {
@@ -471,11 +482,11 @@ async fn a_list_that_is_followed_misses_nothing_of_what_changes_while_it_begins(
         }
     }
     for id in removed {
-        let name = test.app.get_session(&id.to_string()).await.expect("found").session.client_id.expect("a name");
+        let name = test.app.sessions().get(&id.to_string()).await.expect("found").session.client_id.expect("a name");
         client.known.remove(&name);
     }
     let wanted = ListSessions { page_size: 100, ..ListSessions::default() };
-    let (listed, _) = test.app.list_sessions(&wanted).await.expect("a list");
+    let (listed, _) = test.app.sessions().list(&wanted).await.expect("a list");
     let listed: BTreeSet<String> = listed.into_iter().filter_map(|info| info.session.client_id).collect();
     assert_eq!(client.known, listed);
 }

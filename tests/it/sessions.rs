@@ -22,11 +22,11 @@ fn page_of(size: i64, token: &str, parent: Option<&str>, archived: bool) -> List
 #[tokio::test]
 async fn a_session_is_made_once_and_found_by_either_id() {
     let test = TestApp::start().await;
-    let make = async |new| test.by("alice").create_session(new).await;
+    let make = async |new| test.by("alice").sessions().create(new).await;
     let new = || NewSession { window: window(10, 1), metadata_json: Some("{ }".to_owned()), ..named("one") };
-    let (made, existed) = make(new()).await.expect("made");
+    let (made, existed) = make(new()).await.expect("made").answer;
     assert!(!existed);
-    let (again, existed) = make(new()).await.expect("found");
+    let (again, existed) = make(new()).await.expect("found").answer;
     assert_eq!((again.session.id, existed), (made.session.id, true));
     for other in [
         NewSession { preset: "pi@1.5".to_owned(), ..new() },
@@ -40,11 +40,11 @@ async fn a_session_is_made_once_and_found_by_either_id() {
         assert_eq!(make(other.clone()).await.expect_err("another request").reason, Reason::ClientIdReused, "{other:?}");
     }
     let retitled = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
-    let made = test.app.update_session("one", retitled).await.expect("changed").info;
-    assert_eq!(make(new()).await.expect("found after a change"), (made.clone(), true));
+    let made = test.app.sessions().update("one", retitled).await.expect("changed").answer.info;
+    assert_eq!(make(new()).await.expect("found after a change").answer, (made.clone(), true));
     let test = test.restart().await;
     for id in ["one".to_owned(), made.session.id.to_string()] {
-        let found = test.app.get_session(&id).await.expect("found");
+        let found = test.app.sessions().get(&id).await.expect("found");
         assert_eq!(found, made);
     }
     assert_eq!(made.session.metadata_json.as_deref(), Some("{ }"), "kept as it was written");
@@ -83,7 +83,7 @@ async fn invalid_new_sessions_are_refused() {
             Reason::InvalidField,
         ),
     ] {
-        let refused = test.app.create_session(new.clone()).await;
+        let refused = test.app.sessions().create(new.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
     }
     assert_eq!(test.number("select count(*) from session"), 0);
@@ -98,7 +98,8 @@ async fn a_change_of_policy_that_is_sent_again_is_answered_whatever_the_policy_i
         policy_override_json: Some("{\"maintenance\": {\"0\": {\"prune\": {\"minimum_tokens\": 5}}}}".to_owned()),
         ..SessionChange::default()
     };
-    let update = async |change: &SessionChange, caller: Caller| caller.update_session(&session, change.clone()).await;
+    let update =
+        async |change: &SessionChange, caller: Caller| caller.sessions().update(&session, change.clone()).await;
     let changed = update(&earlier, test.once("r", "1")).await.expect("changed");
     let other = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
     update(&other, test.app.clone()).await.expect("changed");
@@ -115,21 +116,21 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
     let test = TestApp::start().await;
     let session = test.create(NewSession { window: window(10, 1), ..named("one") }).await;
     let change = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
-    let changed = test.once("r", "1").update_session(&session, change.clone()).await.expect("changed");
-    let again = test.once("r", "1").update_session(&session, change).await.expect("answered again");
+    let changed = test.once("r", "1").sessions().update(&session, change.clone()).await.expect("changed");
+    let again = test.once("r", "1").sessions().update(&session, change).await.expect("answered again");
     assert_eq!(again.revision, changed.revision);
-    let info = changed.info.session;
+    let info = changed.answer.info.session;
     assert_eq!((info.title.as_str(), info.window), ("two", window(10, 1)));
     let change = SessionChange {
         policy_override_json: Some("{\"maintenance\": []}".to_owned()),
         window: Some(window(20, 2)),
         ..SessionChange::default()
     };
-    let changed = test.app.update_session(&session, change).await.expect("changed").info;
+    let changed = test.app.sessions().update(&session, change).await.expect("changed").answer.info;
     assert!(changed.policy_json.contains("\"maintenance\":[]"), "{}", changed.policy_json);
     assert_eq!((changed.session.preset.as_str(), changed.session.window.context), ("opencode@seed", 20));
     let test = test.restart().await;
-    assert_eq!(test.app.get_session("one").await.expect("found"), changed);
+    assert_eq!(test.app.sessions().get("one").await.expect("found"), changed);
     assert_eq!(test.findings().await, []);
 }
 
@@ -144,7 +145,7 @@ async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
     // A policy without automatic compactions, so that only the window differs.
     let auto_off =
         SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
-    let changed = test.app.update_session(&session, auto_off).await.expect("changed").revision;
+    let changed = test.app.sessions().update(&session, auto_off).await.expect("changed").revision;
     let after = test.context(&session).await;
     assert_eq!((before.fits, before.window_tokens, after.fits, after.window_tokens), (true, 20_000, false, 4_000));
     let figures = |view: &Context| (view.window_tokens, view.context_tokens, view.fits);
@@ -168,11 +169,11 @@ async fn another_window_is_a_change_that_an_expected_revision_sees() {
     };
     let append = async |expected| {
         let messages = conversation("u2 \"two\"");
-        test.app.append(&session, messages, None, Some(expected)).await
+        test.app.messages().append(&session, messages, None, Some(expected)).await
     };
-    test.app.update_session(&session, change(Some("new"), None)).await.expect("a title");
+    test.app.sessions().update(&session, change(Some("new"), None)).await.expect("a title");
     let appended = append(expected).await.expect("a title is no such change").revision;
-    test.app.update_session(&session, change(None, Some(9_000))).await.expect("a window");
+    test.app.sessions().update(&session, change(None, Some(9_000))).await.expect("a window");
     assert_eq!(append(appended).await.expect_err("the window is another").reason, Reason::RevisionMismatch);
 }
 
@@ -187,7 +188,7 @@ async fn a_page_of_large_sessions_is_short_and_has_no_policies() {
     }
     let (mut listed, mut token) = (0, String::new());
     loop {
-        let (page, next) = test.app.list_sessions(&page_of(1_000, &token, None, false)).await.expect("a page");
+        let (page, next) = test.app.sessions().list(&page_of(1_000, &token, None, false)).await.expect("a page");
         let bytes: usize = page.iter().filter_map(|info| info.session.metadata_json.as_ref()).map(String::len).sum();
         assert!((1..=limits::PAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
         assert!(page.iter().all(|info| info.policy_json.is_empty() && info.session.preset == "opencode@seed"));
@@ -205,8 +206,8 @@ async fn a_session_says_which_levels_its_window_is_too_small_for() {
     let test = TestApp::start().await;
     let unmet = async |preset: &str, window: ModelWindow| {
         let new = NewSession { preset: preset.to_owned(), window, ..NewSession::default() };
-        let (created, _) = test.app.create_session(new).await.expect("created");
-        let found = test.app.get_session(&created.session.id.to_string()).await.expect("found");
+        let (created, _) = test.app.sessions().create(new).await.expect("created").answer;
+        let found = test.app.sessions().get(&created.session.id.to_string()).await.expect("found");
         assert_eq!(created.thresholds, found.thresholds);
         let levels = found.thresholds.into_iter();
         levels.map(|it| (it.due_tokens, it.unmet.map(|unmet| unmet.kept_tokens))).collect::<Vec<_>>()
@@ -226,11 +227,11 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     }
     let child = NewSession { parent: Some("s3".to_owned()), ..named("child") };
     let child = test.create(child).await;
-    test.app.archive_session("s5").await.expect("archived");
+    test.app.sessions().archive("s5").await.expect("archived");
     let list = async |parent: Option<&str>, archived| {
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {
-            let (page, next) = test.app.list_sessions(&page_of(2, &token, parent, archived)).await.expect("a page");
+            let (page, next) = test.app.sessions().list(&page_of(2, &token, parent, archived)).await.expect("a page");
             assert!(page.len() <= 2);
             found.extend(page.into_iter().map(|info| info.session.id.to_string()));
             if next.is_empty() {
@@ -246,13 +247,13 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     all.retain(|id| *id != ids[5]);
     assert_eq!(list(None, false).await, all);
     assert_eq!(list(Some("s3"), false).await, [child]);
-    let archived = test.app.get_session("s5").await.expect("found").session;
+    let archived = test.app.sessions().get("s5").await.expect("found").session;
     assert_eq!(archived.state, SessionState::Archived);
-    let (_, token) = test.app.list_sessions(&page_of(2, "", None, true)).await.expect("a page");
-    let error = test.app.list_sessions(&page_of(2, &token, None, false)).await.expect_err("another list's token");
+    let (_, token) = test.app.sessions().list(&page_of(2, "", None, true)).await.expect("a page");
+    let error = test.app.sessions().list(&page_of(2, &token, None, false)).await.expect_err("another list's token");
     assert_eq!(error.reason, Reason::PageTokenInvalid);
     assert_eq!(
-        test.app.list_sessions(&page_of(-1, "", None, true)).await.expect_err("no size").reason,
+        test.app.sessions().list(&page_of(-1, "", None, true)).await.expect_err("no size").reason,
         Reason::InvalidField
     );
 }

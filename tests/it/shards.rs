@@ -234,7 +234,7 @@ async fn a_transaction_may_last_longer_than_the_lease() {
     }
     let creating = tokio::spawn({
         let store = store.clone();
-        async move { store.sessions().create(new(), store::Requester::default()).await.map(drop) }
+        async move { store.sessions().create(store::Checked::own(new()), store::Requester::default()).await.map(drop) }
     });
     let mut observer = options.connect().await.expect("connected");
     let passed =
@@ -274,7 +274,7 @@ async fn a_shard_is_given_up_although_somebody_holds_it() {
     let (store, writer) = open(folder.path()).await.expect("the shard opens");
     let writer = tokio::spawn(writer);
     let held = store.clone();
-    let create = || held.sessions().create(new(), store::Requester::default());
+    let create = || held.sessions().create(store::Checked::own(new()), store::Requester::default());
     let mut waiting = std::pin::pin!(create());
     assert!(waiting.as_mut().now_or_never().is_none());
     store.close().end();
@@ -320,7 +320,8 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
     let opened = Store::open_shard(shard, folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;
     let (store, writer) = opened.expect("the shard opens");
     let writer = tokio::spawn(writer);
-    let (session, _) = store.sessions().create(new(), store::Requester::default()).await.expect("a session");
+    let (session, _) =
+        store.sessions().create(store::Checked::own(new()), store::Requester::default()).await.expect("a session");
     let options: sqlx::postgres::PgConnectOptions = server.url().parse().expect("an address");
     let mut other = options.connect().await.expect("connected");
     let (mut acknowledged, mut killed) = (0_i64, 0);
@@ -336,7 +337,17 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
                 keeps_erased: false,
             };
             let store = store.clone();
-            async move { store.history().append(session, store::Requester::default(), None, vec![entry]).await }
+            async move {
+                store
+                    .history()
+                    .append(
+                        session,
+                        store::Requester::default(),
+                        None,
+                        store::Checked::own((vec![entry], store::WithAppend::default())),
+                    )
+                    .await
+            }
         };
         let kill = sqlx::query_scalar::<_, bool>(
             "select pg_terminate_backend(pid) from lh.shard where name = 'killed' and pid <> pg_backend_pid()",

@@ -77,11 +77,11 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
             test.append(&session, "u9 \"and now?\"").await;
             if sealed_later {
                 test.append(&session, "a9 open").await;
-                let sealed = test.app.finish_message(&session, "a9", finish.clone(), None).await;
+                let sealed = test.app.messages().finish(&session, "a9", finish.clone(), None).await;
                 sealed.expect("sealed");
             } else {
                 let messages = reply("a9", finish.clone());
-                test.app.append(&session, messages, None, None).await.expect("appended");
+                test.app.messages().append(&session, messages, None, None).await.expect("appended");
             }
             assert_eq!(outcomes(&test).await, (began.clone(), vec![]), "{override_json} {finish:?}");
             let context = test.context(&session).await;
@@ -99,12 +99,12 @@ async fn the_window_is_that_of_the_session() {
     test.append(&session, "u9 \"and now?\"").await;
     let smaller = Some(window(WINDOW / 2, 0));
     let messages = reply("a9", end(FinishReason::Stop, WINDOW / 2 + 1, 9));
-    test.app.append(&session, messages, smaller, None).await.expect("appended");
+    test.app.messages().append(&session, messages, smaller, None).await.expect("appended");
     assert_eq!(outcomes(&test).await, (vec![], vec![]), "only a model with a smaller window read too much");
     test.append(&session, "u10 \"and now?\"").await;
     let larger = Some(window(WINDOW * 2, 0));
     let messages = reply("a10", end(FinishReason::Stop, WINDOW + 1, 9));
-    test.app.append(&session, messages, larger, None).await.expect("appended");
+    test.app.messages().append(&session, messages, larger, None).await.expect("appended");
     assert_eq!(outcomes(&test).await, (vec![Trigger::Overflow], vec![]));
 }
 
@@ -117,7 +117,7 @@ async fn one_request_has_its_overflow_answered_once() {
         // The reply is to the current view.
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
-        test.app.append(&session, reply(name, finish), None, None).await.expect("appended");
+        test.app.messages().append(&session, reply(name, finish), None, None).await.expect("appended");
         outcomes(&test).await
     };
     let overflows = |(began, failed): (Vec<Trigger>, Vec<String>)| {
@@ -137,7 +137,7 @@ async fn one_request_has_its_overflow_answered_once() {
     let view = Some(test.context(&session).await.token);
     let credible = NewFinish { view, ..end(FinishReason::Stop, WINDOW / 2, 9) };
     test.append(&session, "u15 \"and now?\"").await;
-    test.app.append(&session, reply("a15", credible), None, None).await.expect("appended");
+    test.app.messages().append(&session, reply("a15", credible), None, None).await.expect("appended");
     test.settled().await;
     test.append(&session, "u16 \"and now?\"").await;
     assert_eq!(overflows(append_reply("a16", FinishReason::Stop, 9).await).0, 3);
@@ -149,7 +149,7 @@ async fn ask_about_an_image(test: &TestApp, session: &str) {
     let mut request = conversation("u90 \"what does the plot say?\"");
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(session, request, None, None).await.expect("appended");
+    test.app.messages().append(session, request, None, None).await.expect("appended");
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn an_overflow_known_only_from_usage_removes_no_images() {
         let session = session(&test, "").await;
         ask_about_an_image(&test, &session).await;
         let messages = reply("a90", finish.clone());
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         let (began, _) = outcomes(&test).await;
         assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
         let lines = shown(&test.context(&session).await);
@@ -172,12 +172,12 @@ async fn a_reply_without_space_after_its_request_is_omitted_once() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let writes = SessionChange { window: Some(window(WINDOW, 2_000)), ..SessionChange::default() };
-    test.app.update_session(&session, writes).await.expect("a window");
+    test.app.sessions().update(&session, writes).await.expect("a window");
     test.append(&session, "u9 \"and now?\"").await;
     let append_reply = async |name: &str, output| {
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(FinishReason::Length, 4_000, output) };
-        test.app.append(&session, reply(name, finish), None, None).await.expect("appended");
+        test.app.messages().append(&session, reply(name, finish), None, None).await.expect("appended");
         outcomes(&test).await
     };
     let (began, failed) = append_reply("a9", 1_999).await;
@@ -201,11 +201,11 @@ async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let seen = test.context(&session).await.token;
-    test.app.rewind(&session, "u5", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u5", None).await.expect("rewound");
     for (number, view) in [(91, Some(seen)), (92, None)] {
         let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
         let messages = reply(&format!("a{number}"), finish);
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         assert_eq!(outcomes(&test).await, (Vec::new(), Vec::new()));
     }
 }
@@ -218,11 +218,11 @@ async fn a_level_that_asks_first_only_informs_here() {
         "threshold": {"limit": {"reserve_tokens": 1000}},
         "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 300}}}}}}}"#;
     let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, asks).await.expect("a policy");
+    test.app.sessions().update(&session, asks).await.expect("a policy");
     let mut watch = test.watch().await;
     let view = Some(test.context(&session).await.token);
     let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
-    test.app.append(&session, reply("a90", finish), None, None).await.expect("appended");
+    test.app.messages().append(&session, reply("a90", finish), None, None).await.expect("appended");
     let started = watch.wait_for(EventKind::CompactionStarted).await;
     assert!(matches!(started.body, EventBody::CompactionStarted { trigger: Trigger::Overflow, .. }));
     assert_eq!(watch.count(EventKind::CompactionProposed), 0, "past the window nobody is asked");

@@ -148,7 +148,7 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
     let ahead = messages.first().map_or(0, |first| test.clock.now().0 - time(first));
     for message in messages {
         test.clock.skip_to(Timestamp(time(message) + ahead));
-        test.app.append(&session, vec![message.clone()], None, None).await.expect("appended");
+        test.app.messages().append(&session, vec![message.clone()], None, None).await.expect("appended");
         settled(test, &session).await;
     }
     let (mut count, mut done) = (0, Vec::new());
@@ -282,9 +282,9 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
     let written = turns(1, 12, 900);
     test.append(&session, &written).await;
     settled(&test, &session).await;
-    let before = test.app.get_session(&session).await.expect("found").session.revision;
+    let before = test.app.sessions().get(&session).await.expect("found").session.revision;
     let names = ["", "claude-code", "pi@1.5"].map(str::to_owned).to_vec();
-    let played = test.app.simulate_presets(&session, names).await.expect("played");
+    let played = test.app.compactions().simulate_presets(&session, names).await.expect("played");
     let entries: Vec<TranscriptEntry> =
         conversation(&written).into_iter().map(|message| TranscriptEntry::Message(Box::new(message))).collect();
     assert_eq!((played.message_count, played.window_tokens), (entries.len(), 6_000));
@@ -297,13 +297,13 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
         assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
         assert!(outcome.compactions().count() > 0, "{preset} compacts");
     }
-    assert_eq!(test.app.get_session(&session).await.expect("found").session.revision, before);
+    assert_eq!(test.app.sessions().get(&session).await.expect("found").session.revision, before);
     // What a rewind left out is not played.
     test.append(&session, "u50 \"aside\"").await;
     let history = test.history(&session).await;
     let last = history[history.len() - 2].id.to_string();
-    test.app.rewind(&session, &last, None).await.expect("rewound");
-    let again = test.app.simulate_presets(&session, vec![String::new()]).await.expect("played");
+    test.app.messages().rewind(&session, &last, None).await.expect("rewound");
+    let again = test.app.compactions().simulate_presets(&session, vec![String::new()]).await.expect("played");
     assert_eq!(again.outcomes[0], played.outcomes[0]);
 }
 
@@ -313,7 +313,7 @@ async fn a_simulation_has_bounds() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let refused = async |session: &str, names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        test.app.simulate_presets(session, names).await.expect_err("refused").reason
+        test.app.compactions().simulate_presets(session, names).await.expect_err("refused").reason
     };
     assert_eq!(refused(&session, &[]).await, Reason::InvalidField);
     assert_eq!(refused(&session, &["", "no-such"]).await, Reason::PresetNotFound);

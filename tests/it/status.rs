@@ -38,7 +38,7 @@ async fn summarized(test: &TestApp) -> String {
 }
 
 async fn spent(test: &TestApp) -> Vec<Spent> {
-    test.app.server_info().await.expect("the state").spent
+    test.app.daemon().info().await.expect("the state").spent
 }
 
 /// The totals of this number of times the three requests.
@@ -100,7 +100,7 @@ async fn the_cost_of_summaries_is_counted_from_the_request_log() {
 
 /// The state of the only provider.
 async fn provider(test: &TestApp) -> Provider {
-    let mut providers = test.app.server_info().await.expect("the state").providers;
+    let mut providers = test.app.daemon().info().await.expect("the state").providers;
     assert_eq!(providers.len(), 1, "each is there once: {providers:?}");
     providers.remove(0)
 }
@@ -206,11 +206,12 @@ type Recorded = (Purpose, bool, Option<i64>);
 async fn recorded(test: &TestApp, session: &str) -> Vec<Recorded> {
     let summary_of =
         |(purpose, request): &(Purpose, SummaryRequest)| (*purpose, request.failure.is_none(), request.cost_micros);
-    let (all, next) = test.app.list_summary_requests(session, 0, "", false).await.expect("a page");
+    let (all, next) = test.app.compactions().list_summary_requests(session, 0, "", false).await.expect("a page");
     assert!(next.is_empty() && all.iter().all(|(_, request)| request.texts.is_none()));
     let (mut singly, mut token) = (Vec::new(), String::new());
     while singly.len() < all.len() {
-        let (page, next) = test.app.list_summary_requests(session, 0, &token, true).await.expect("a page");
+        let (page, next) =
+            test.app.compactions().list_summary_requests(session, 0, &token, true).await.expect("a page");
         assert_eq!(page.len(), 1, "texts come one at a time");
         assert!(page[0].1.texts.is_some(), "the configuration has them recorded");
         singly.extend(page);
@@ -229,14 +230,14 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
     test.append(&session, &turns(2, 3, 400)).await;
-    let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected).await;
+    let rewind = async |expected| test.app.messages().rewind_with_summary(&session, "u1", "", expected).await;
     assert_eq!(recorded(&test, &session).await, []);
-    let made = rewind(None).await.expect("rewound").ids;
+    let made = rewind(None).await.expect("rewound").answer.ids;
     let branch = |id| Purpose::Branch(MessageId(id));
     let of_made = [(branch(made[0]), true, Some(140)), (branch(made[0]), false, None)];
     assert_eq!(recorded(&test, &session).await, of_made, "the message that names them is there");
     let message = MessageId(made[0]).to_string();
-    assert_eq!(test.app.get_message(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
+    assert_eq!(test.app.messages().get(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
 
     // A refused rewind had its summary written nevertheless, …
     test.append(&session, &turns(4, 5, 400)).await;
@@ -244,13 +245,13 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let after = recorded(&test, &session).await;
     let [(Purpose::Branch(refused), true, Some(140)), rest @ ..] = after.as_slice() else { panic!("{after:?}") };
     assert_eq!(rest, of_made);
-    test.app.get_message(&session, &refused.to_string()).await.expect_err("it was never there");
+    test.app.messages().get(&session, &refused.to_string()).await.expect_err("it was never there");
 
     // … and for one whose caller gave up, a request was sent.
     let app = test.app.clone();
     let given_up = session.clone();
     let caller = tokio::spawn(async move {
-        drop(app.rewind_with_summary(&given_up, "u1", "", None).await);
+        drop(app.messages().rewind_with_summary(&given_up, "u1", "", None).await);
     });
     soon("the request", fake.hangs()).await;
     caller.abort();
@@ -270,9 +271,9 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
     let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let (compaction, _) = test.app.start_compaction(&session, wanted).await.expect("started");
+    let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
-    assert_eq!(test.app.get_compaction(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
+    assert_eq!(test.app.compactions().get(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
     assert_eq!(test.findings().await, []);
 }

@@ -33,9 +33,9 @@ async fn every_call_that_waits_ends_when_the_daemon_stops() {
     let lease = LeaseRequest { sessions: vec![other], wait: Some(long), ..LeaseRequest::default() };
     let search = SearchRequest { query: "x".to_owned(), min_seq: 1 << 40, wait: long, ..SearchRequest::default() };
     let answers = futures::future::join4(
-        test.app.context(&due, context),
-        test.app.lease_summary_task(lease),
-        test.app.search(&search),
+        test.app.views().get(&due, context),
+        test.app.summary_tasks().lease(lease),
+        test.app.history().search(&search),
         async { test.begin_stop() },
     );
     let (context, lease, search, ()) = soon("the end of all that waits", answers).await;

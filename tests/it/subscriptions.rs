@@ -22,7 +22,7 @@ fn from(start: Start) -> SubscribeRequest {
 }
 
 async fn stream(test: &TestApp, request: SubscribeRequest) -> Watch {
-    Watch::new(test.app.subscribe(request).await.expect("a stream"))
+    Watch::new(test.app.events().subscribe(request).await.expect("a stream"))
 }
 
 /// The cursor in the first frame of a stream.
@@ -96,7 +96,7 @@ async fn a_mutation_is_never_split_without_saying_so() {
         next += size;
         test.append(&session, &text).await;
     }
-    let last = test.app.get_message(&session, "a542").await.expect("the last one").0.id;
+    let last = test.app.messages().get(&session, "a542").await.expect("the last one").0.id;
     let has_last = |watch: &Watch| watch.log.last().and_then(|event| event.body.message()) == Some(last);
     for kinds in [Vec::new(), vec![EventKind::MessageAppended], vec![EventKind::UsageRecorded]] {
         let request = SubscribeRequest { kinds: kinds.clone(), ..from(Start::Beginning) };
@@ -155,7 +155,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     test.append(&session, &turns(1, 4, 50)).await;
     let supplied =
         NewSummary { text: "what was said".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, supplied).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, supplied).await.expect("supplied");
     let kinds = vec![EventKind::Compacted];
     let request = SubscribeRequest { kinds, content: true, ..from(Start::Beginning) };
     let mut watch = stream(&test, request).await;
@@ -165,7 +165,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     let summary = events[0].message.as_ref().expect("the summary");
     assert_eq!(Some(summary.id), outcome.summary_message);
     assert_eq!((summary.kind, words_of(summary)), (MessageKind::Summary, "what was said".to_owned()));
-    let tail = test.app.get_message(&session, "u3").await.expect("a message").0.id;
+    let tail = test.app.messages().get(&session, "u3").await.expect("a message").0.id;
     assert_eq!(outcome.tail_start, Some(tail), "where the tail begins is said too");
 }
 
@@ -182,7 +182,8 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
         offset,
         delta: delta.to_owned(),
     };
-    let add = async |message: &str, words| test.app.append_draft(&session, message, words).await.expect("added");
+    let add =
+        async |message: &str, words| test.app.messages().append_draft(&session, message, words).await.expect("added");
     let part = add("a1", words(None, 0, "grüß")).await.part;
     let request =
         SubscribeRequest { sessions: vec![session.clone()], live: true, content: true, ..from(Start::Snapshot) };
@@ -212,7 +213,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };
     assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
     let close = vec![OpenPart::draft(part, None)];
-    test.app.append_parts(&session, "a1", close).await.expect("closed");
+    test.app.messages().append_parts(&session, "a1", close).await.expect("closed");
     let (events, ..) = batch(&mut watch).await;
     assert!(matches!(&events[0].event.body, EventBody::PartsClosed { parts, .. } if *parts == [part]));
 }
@@ -239,7 +240,7 @@ async fn an_idle_stream_reports_its_cursor() {
     assert_eq!(seqs(&resumed), [seq + 1]);
     for progress in [Duration::ZERO, Duration::from_secs(3_600)] {
         let request = SubscribeRequest { progress: Some(progress), ..from(Start::Now) };
-        assert_eq!(test.app.subscribe(request).await.err().expect("refused").reason, Reason::InvalidField);
+        assert_eq!(test.app.events().subscribe(request).await.err().expect("refused").reason, Reason::InvalidField);
     }
 }
 
@@ -259,7 +260,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     // An operator restores the copy made before the two messages.
     let restored = TestApp::copy_of(kept.path()).await;
     let refused = async |cursor: &str| {
-        restored.app.subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
+        restored.app.events().subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
     };
     let error = refused(&events.last().expect("events").cursor).await;
     assert_eq!(error.reason, Reason::CursorOutOfRange);
@@ -267,7 +268,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     restored.append(&session, "u1 \"another one\"\nu2 \"another two\"").await;
     assert_eq!(refused(&events.last().expect("events").cursor).await.reason, Reason::CursorForeign);
     // A cursor from before the difference is still valid.
-    let shared = restored.app.subscribe(from(Start::After(events[0].cursor.clone()))).await;
+    let shared = restored.app.events().subscribe(from(Start::After(events[0].cursor.clone()))).await;
     shared.expect("the first event is the same in both");
     let other = TestApp::start().await;
     other.manual_session().await;
@@ -309,7 +310,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
     let writing = tokio::spawn(async move {
         for turn in 0..200 {
             let words = conversation(&format!("u{turn}-x \"late {turn}\""));
-            app.append(&target, words, None, None).await.expect("appended");
+            app.messages().append(&target, words, None, None).await.expect("appended");
         }
     });
     for _ in 0..5 {
@@ -342,7 +343,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
         assert_eq!(seen, test.history(&session).await.iter().map(|message| message.id).collect::<Vec<_>>());
     }
     writing.await.expect("all was written");
-    let nothing = test.app.subscribe(from(Start::Snapshot)).await;
+    let nothing = test.app.events().subscribe(from(Start::Snapshot)).await;
     assert_eq!(nothing.err().expect("refused").reason, Reason::InvalidField);
 }
 
@@ -370,9 +371,9 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             metadata_json: Some("{\"n\": 1}".to_owned()),
             ..SessionChange::default()
         };
-        test.app.update_session(session, change).await.expect("changed");
+        test.app.sessions().update(session, change).await.expect("changed");
         test.append(session, &turns(1, 3, 40)).await;
-        expected.push(test.app.get_session(session).await.expect("a session"));
+        expected.push(test.app.sessions().get(session).await.expect("a session"));
     }
     let request = SubscribeRequest { sessions: vec![one.clone(), two.clone()], ..from(Start::Snapshot) };
     let mut watch = stream(&test, request).await;
@@ -386,8 +387,8 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             ..SessionChange::default()
         };
         test.append(session, &turns(4, 9, 40)).await;
-        test.app.update_session(session, change).await.expect("changed");
-        test.app.archive_session(session).await.expect("archived");
+        test.app.sessions().update(session, change).await.expect("changed");
+        test.app.sessions().archive(session).await.expect("archived");
     }
     let mut found = snapshot(&mut watch).await;
     found.sort_by_key(|info| info.session.id.to_string() != one);
@@ -425,9 +426,9 @@ async fn snapshots_beside_two_writers_have_one_revision() {
                     return;
                 }
                 let words = conversation(&format!("u{writer}-{turn} \"words\""));
-                app.append(&session, words, None, None).await.expect("appended");
+                app.messages().append(&session, words, None, None).await.expect("appended");
                 let change = SessionChange { title: Some(format!("{writer} {turn}")), ..SessionChange::default() };
-                app.update_session(&session, change).await.expect("changed");
+                app.sessions().update(&session, change).await.expect("changed");
             }
         }));
     }
@@ -456,14 +457,14 @@ async fn snapshots_beside_two_writers_have_one_revision() {
 async fn a_stopping_daemon_ends_streams_with_their_cursor() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let mut stream = test.app.subscribe(from(Start::Beginning)).await.expect("a stream");
+    let mut stream = test.app.events().subscribe(from(Start::Beginning)).await.expect("a stream");
     while !matches!(stream.next().await.expect("a frame"), Frame::Events { .. }) {}
     let ending = async move { stream.next().await.map(drop).expect_err("the stream ends") };
     let (ended, directory) = futures::future::join(ending, test.stop()).await;
     assert_eq!(ended.reason, Reason::ShuttingDown);
     let cursor = ended.metadata.get("cursor").expect("a cursor").clone();
     let test = TestApp::copy_of(directory.path()).await;
-    let mut watch = Watch::new(test.app.subscribe(from(Start::After(cursor))).await.expect("resumed"));
+    let mut watch = Watch::new(test.app.events().subscribe(from(Start::After(cursor))).await.expect("resumed"));
     ready(&mut watch).await;
     test.append(&session, "u1 \"one\"").await;
     batch(&mut watch).await;
@@ -482,7 +483,7 @@ async fn lists_of_events_agree_with_the_stream() {
         let mut events = Vec::new();
         let mut list = ListEvents { session, kinds, page_size, ..ListEvents::default() };
         loop {
-            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            let (page, next) = test.app.events().list(list.clone()).await.expect("a page");
             events.extend(page.into_iter().map(|served| Arc::unwrap_or_clone(served.event)));
             if next.is_empty() {
                 return events;
@@ -514,7 +515,7 @@ async fn a_page_of_events_ends_before_the_message_that_exceeds_it() {
         (list.session, list.after) = (of, String::new());
         let mut lengths = Vec::new();
         while lengths.is_empty() || !list.after.is_empty() {
-            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            let (page, next) = test.app.events().list(list.clone()).await.expect("a page");
             lengths.push(page.len());
             list.after = next;
         }
@@ -528,7 +529,7 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let (one, two) = (test.manual_session().await, test.manual_session().await);
     test.append(&one, &turns(1, 1, 10)).await;
     let point = ForkPoint::default();
-    let forked = test.app.fork_session(&one, point, None, String::new()).await.expect("a fork");
+    let forked = test.app.sessions().fork(&one, point, None, String::new()).await.expect("a fork").answer;
     let fork = forked.0.session.id.to_string();
     for turn in 2..12 {
         for session in [&fork, &two, &one].into_iter().take(turn % 4) {
@@ -585,7 +586,7 @@ async fn however_often_a_stream_is_lost_nothing_is() {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
     }
     // The last event matches every filter of this test.
-    test.app.archive_session(&one).await.expect("archived");
+    test.app.sessions().archive(&one).await.expect("archived");
     let all = test.events().await;
     let kinds = vec![EventKind::MessageAppended, EventKind::SessionArchived];
     let filters = [

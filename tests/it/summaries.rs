@@ -43,7 +43,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
-    test.app.start_compaction(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
@@ -61,7 +61,7 @@ async fn summary_of(test: &TestApp, session: &str) -> String {
 
 async fn change(test: &TestApp, session: &str, json: &str) {
     let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
-    test.app.update_session(session, change).await.expect("a policy");
+    test.app.sessions().update(session, change).await.expect("a policy");
 }
 
 /// A tail of only the last message, so that there is always something to cover.
@@ -74,7 +74,7 @@ async fn file_lists_follow_every_summary_and_are_carried() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(uses("read", "/a.ts", 1)).await;
     append(uses("edit", "/b.ts", 2)).await;
@@ -103,13 +103,13 @@ async fn file_lists_of_a_supplied_summary_are_not_carried() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     append(uses("read", "/a.ts", 1)).await;
     test.append(&session, &turns(1, 2, 3_000)).await;
     let theirs = "mine\n\n<read-files>\n/theirs.ts\n</read-files>";
     let new = NewSummary { text: theirs.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     append(uses("edit", "/b.ts", 2)).await;
     test.append(&session, &turns(3, 4, 3_000)).await;
     assert_eq!(compacted(&test, &session).await, "S1\n\n<modified-files>\n/b.ts\n</modified-files>");
@@ -130,11 +130,11 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let session = test.session("pi@1.5", 400_000, 1_000).await;
         change(&test, &session, SHORT_TAIL).await;
         let messages = uses("edit", "/b.ts", 1);
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted).await.expect("asked");
+        test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: answer.clone(), supplied, ..TaskReply::default() }).await;
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!(summary_of(&test, &session).await, expected);
@@ -154,7 +154,7 @@ async fn the_record_follows_a_models_summary_where_the_policy_wants_it() {
             change(&test, &session, json).await;
         }
         let messages = uses("edit", "/b.ts", 2);
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let summary = compacted(&test, &session).await;
         assert_eq!(summary.contains("# Record of what happened"), expected, "{summary}");
@@ -198,7 +198,7 @@ async fn every_view_names_the_author_of_its_summary() {
     let built_in = signed(&test, &session).await;
     assert_eq!((built_in.1, built_in.2.as_str()), (Author::BuiltIn, "extractive"));
     let new = NewSummary { text: "mine".to_owned(), summarizer: "an extension".to_owned(), ..NewSummary::default() };
-    let (supplied, _) = test.app.supply_summary(&session, new).await.expect("supplied");
+    let (supplied, _) = test.app.compactions().supply_summary(&session, new).await.expect("supplied").answer;
     let by_client = signed(&test, &session).await;
     assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
     // An earlier view has its earlier provenance, also for a caller that holds its messages; a fork has its parent's.
@@ -207,10 +207,10 @@ async fn every_view_names_the_author_of_its_summary() {
         known_hash: Some(first.hash.to_vec()),
         ..ContextRequest::default()
     };
-    let again = test.app.context(&session, known).await.expect("a view");
+    let again = test.app.views().get(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
     assert_eq!(again.provenance.and_then(|found| found.compaction).map(|id| id.to_string()), Some(by_model.0));
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
+    let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let fork = forked.expect("forked").0.session.id.to_string();
     assert_eq!(signed(&test, &fork).await, by_client);
 }
@@ -231,7 +231,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let append = async |messages| {
-        test.app.append(&session, messages, None, None).await.expect("appended");
+        test.app.messages().append(&session, messages, None, None).await.expect("appended");
     };
     test.append(&session, "u1 \"stay here\"").await;
     append(uses("read", "/a.ts", 1)).await;
@@ -243,7 +243,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
             .longhand
             .caller(longhand::app::access::Access::owner(), String::new(), Some(request))
             .expect("a caller");
-        caller.rewind_with_summary(&session, "u1", instructions, expected).await
+        caller.messages().rewind_with_summary(&session, "u1", instructions, expected).await
     };
     let stale = rewind("stale", "", Some(1)).await.expect_err("history changed since");
     assert_eq!(stale.reason, Reason::RevisionMismatch);
@@ -270,12 +270,12 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     // After an undo, the branch is back and needs no summary.
     let branched = test.context(&session).await.hash;
     let before = test.context_as_of(&session, seen).await.hash;
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(test.context(&session).await.hash, before);
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     assert_eq!(test.context(&session).await.hash, branched);
     assert_eq!(test.findings().await, []);
-    let listed = test.app.list_messages(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
+    let listed = test.app.messages().list(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
     let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();
     assert_eq!(kinds.last(), Some(&MessageKind::Branch));
     // A second branch, whose summarizer fails, gets the built-in summary, with the files of both branches.
@@ -287,7 +287,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     // No messages after the target: no summary.
     let other = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&other, "u1 \"stay here\"").await;
-    let alone = test.app.rewind_with_summary(&other, "u1", "", None).await.expect("rewound");
+    let alone = test.app.messages().rewind_with_summary(&other, "u1", "", None).await.expect("rewound");
     assert!(alone.ids.is_empty());
 }
 
@@ -306,7 +306,7 @@ async fn a_rewind_with_a_summary_reserves_memory_for_a_large_view() {
     let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
     let mut waiting: Vec<_> = (0..limits::MEMORY_WAITERS_MAX).map(|_| wait()).collect();
     assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
-    let rewound = test.app.rewind_with_summary(&session, "u1", "", None).await;
+    let rewound = test.app.messages().rewind_with_summary(&session, "u1", "", None).await;
     assert_eq!(rewound.expect_err("the memory is taken").reason, Reason::TooManyViews);
 }
 
@@ -318,7 +318,7 @@ async fn the_policys_fallback_replaces_the_summary_of_a_model_that_fails() {
         let session = test.session(preset, 600_000, 1_000).await;
         test.append(&session, &turns(1, 40, 4_000)).await;
         let asked = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, asked).await.expect("started");
+        test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
         let view = test.context(&session).await;
         assert_eq!(view.covered.is_none(), has_fallback, "{preset}: {:?}", view.covered);

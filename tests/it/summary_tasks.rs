@@ -48,7 +48,7 @@ async fn due_under(preset: &str, wait: Duration) -> Setup {
 
 impl Setup {
     async fn lease(&self, request: LeaseRequest) -> Option<LeasedTask> {
-        let leased = soon("a lease", self.test.app.lease_summary_task(request)).await;
+        let leased = soon("a lease", self.test.app.summary_tasks().lease(request)).await;
         leased.expect("tasks are offered")
     }
 
@@ -59,7 +59,7 @@ impl Setup {
     }
 
     async fn complete(&self, task: &LeasedTask, reply: TaskReply) -> Result<CompactionState, Error> {
-        let completed = self.test.app.complete_summary_task(&hold(task), reply).await;
+        let completed = self.test.app.summary_tasks().complete(&hold(task), reply).await;
         completed.map(|compaction| compaction.state)
     }
 
@@ -96,7 +96,8 @@ async fn a_client_writes_the_summary() {
     assert!(task.prompt.user.contains("<conversation>") && task.prompt.user.contains("u1 was here"));
     assert!(!task.prompt.user.contains("u9 was here"), "the tail is not summarized");
     assert!(!task.prompt.system.is_empty() && task.task.input.budget_tokens > 0);
-    let later = setup.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).await.expect("held");
+    let later =
+        setup.test.app.summary_tasks().extend(&hold(&task), Some(Duration::from_secs(600))).await.expect("held");
     assert!(later > task.end_time);
     // The compaction continues, and appends do too.
     setup.test.append(&setup.session, "u10 \"and then?\"").await;
@@ -119,13 +120,13 @@ async fn a_client_gets_the_check_that_the_policy_has() {
     let setup = due_under("gemini-cli@0.26", LONG_WAIT).await;
     let task = setup.leased().await;
     let app = &setup.test.app;
-    let check = app.check_summary_task(&hold(&task), "I wrote </draft-summary> this", 0).await.expect("held");
+    let check = app.summary_tasks().check(&hold(&task), "I wrote </draft-summary> this", 0).await.expect("held");
     let check = check.expect("Gemini CLI checks its summaries");
     assert_eq!(check.system, task.prompt.system);
     assert!(check.user.contains("u1 was here"), "with the history that it stands for");
     assert!(check.user.contains("<draft-summary>\n> I wrote <\\/draft-summary> this\n</draft-summary>"), "{check:?}");
     assert!(!task.prompt.user.contains("draft-summary"));
-    let small = app.check_summary_task(&hold(&task), "short", 2_000).await.expect("held").expect("a check");
+    let small = app.summary_tasks().check(&hold(&task), "short", 2_000).await.expect("held").expect("a check");
     assert!(small.user.len() < check.user.len() / 2, "a small window gets less of the history");
 
     let long = "x".repeat(limits::SUMMARY_BYTES_MAX + 1);
@@ -137,13 +138,13 @@ async fn a_client_gets_the_check_that_the_policy_has() {
         (stale, "text", 0, Reason::RevisionMismatch),
         (lost, "text", 0, Reason::SummaryLeaseLost),
     ] {
-        let refused = app.check_summary_task(&hold, text, window_tokens).await.expect_err("a refusal");
+        let refused = app.summary_tasks().check(&hold, text, window_tokens).await.expect_err("a refusal");
         assert_eq!(refused.reason, reason);
     }
 
     let setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
-    let check = setup.test.app.check_summary_task(&hold(&task), SUMMARY, 0).await.expect("held");
+    let check = setup.test.app.summary_tasks().check(&hold(&task), SUMMARY, 0).await.expect("held");
     assert_eq!(check, None, "OpenCode has no check");
 }
 
@@ -160,7 +161,7 @@ async fn without_a_client_the_chain_goes_on() {
 #[tokio::test]
 async fn no_task_is_offered_unless_configured() {
     let test = TestApp::start().await;
-    let refused = test.app.lease_summary_task(LeaseRequest::default()).await.expect_err("off");
+    let refused = test.app.summary_tasks().lease(LeaseRequest::default()).await.expect_err("off");
     assert_eq!(refused.reason, Reason::SummaryTasksOff);
 }
 
@@ -168,12 +169,12 @@ async fn no_task_is_offered_unless_configured() {
 async fn a_client_that_gives_up_frees_its_slot() {
     let mut setup = due(LONG_WAIT).await;
     let first = setup.leased().await;
-    setup.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
+    setup.test.app.summary_tasks().release(&hold(&first), Release::Transient).await.expect("let go");
     let second = setup.leased().await;
     assert_eq!(second.task, first.task);
     let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    let zombie = setup.test.app.extend_summary_task(&hold(&first), None).await.expect_err("its time is over");
+    let zombie = setup.test.app.summary_tasks().extend(&hold(&first), None).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
     setup.complete(&second, reply(SUMMARY)).await.expect("accepted");
     assert_eq!(setup.compacted().await.summarizer, "client/mine");
@@ -184,13 +185,13 @@ async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() 
     let mut setup = due(LONG_WAIT).await;
     let first = setup.leased().await;
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
-    setup.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
-    setup.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).await.expect("held");
+    setup.test.app.summary_tasks().edit(&hold(&first), edit).await.expect("changed");
+    setup.test.app.summary_tasks().extend(&hold(&first), Some(Duration::from_secs(1))).await.expect("held");
     let second = setup.leased().await;
     assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
     let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    setup.test.app.release_summary_task(&hold(&second), Release::Permanent).await.expect("let go");
+    setup.test.app.summary_tasks().release(&hold(&second), Release::Permanent).await.expect("let go");
     assert_eq!(setup.compacted().await.summarizer, "scripted");
     assert_eq!(setup.script.asked()[0].instructions, "");
 }
@@ -234,7 +235,7 @@ async fn an_invalid_summary_is_refused_and_can_be_written_again() {
     let refused = setup.complete(&task, too_long).await.expect_err("too long");
     assert_eq!(refused.reason, Reason::LimitExceeded);
     let stale = LeaseClaim { base_revision: Some(task.task.base - 1), ..hold(&task) };
-    let refused = setup.test.app.complete_summary_task(&stale, reply(SUMMARY)).await.expect_err("another revision");
+    let refused = setup.test.app.summary_tasks().complete(&stale, reply(SUMMARY)).await.expect_err("another revision");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     assert_eq!(setup.watch.count(EventKind::Compacted), 0, "nothing was written");
     setup.complete(&task, stopped(FinishReason::Stop)).await.expect("accepted");
@@ -252,7 +253,7 @@ async fn a_task_goes_to_one_client_that_asked_for_such() {
     ];
     // The task is offered from here on.
     let task = setup.leased().await;
-    setup.test.app.release_summary_task(&hold(&task), Release::Transient).await.expect("let go");
+    setup.test.app.summary_tasks().release(&hold(&task), Release::Transient).await.expect("let go");
     for request in not_mine {
         assert!(setup.lease(request).await.is_none());
     }
@@ -267,7 +268,7 @@ async fn a_task_goes_to_one_client_that_asked_for_such() {
         (LeaseRequest { lease: Some(Duration::ZERO), ..mine() }, Reason::InvalidField),
         (LeaseRequest { window_tokens: -1, ..mine() }, Reason::InvalidField),
     ] {
-        assert_eq!(setup.test.app.lease_summary_task(bad).await.expect_err("a refusal").reason, reason);
+        assert_eq!(setup.test.app.summary_tasks().lease(bad).await.expect_err("a refusal").reason, reason);
     }
 }
 
@@ -275,7 +276,7 @@ async fn a_task_goes_to_one_client_that_asked_for_such() {
 async fn a_small_model_is_asked_with_less() {
     let setup = due(LONG_WAIT).await;
     let whole = setup.leased().await;
-    setup.test.app.release_summary_task(&hold(&whole), Release::Transient).await.expect("let go");
+    setup.test.app.summary_tasks().release(&hold(&whole), Release::Transient).await.expect("let go");
     let small = setup.lease(LeaseRequest { window_tokens: 6_500, ..LeaseRequest::default() }).await.expect("a task");
     assert!(small.prompt.user.len() < whole.prompt.user.len(), "{}", small.prompt.user.len());
     assert!(small.prompt.user.contains("left out here"));
@@ -298,22 +299,22 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         (edit(Some("u3"), Some(&["u4"])), Reason::BoundaryInvalid),
         (NewEdit { details_json: Some("{".to_owned()), ..NewEdit::default() }, Reason::InvalidField),
     ] {
-        let refused = setup.test.app.edit_summary_task(&hold, bad.clone()).await.expect_err("a refusal");
+        let refused = setup.test.app.summary_tasks().edit(&hold, bad.clone()).await.expect_err("a refusal");
         assert_eq!(refused.reason, reason, "{bad:?}");
     }
     let stale = LeaseClaim { base_revision: Some(0), ..hold.clone() };
-    let refused = setup.test.app.edit_summary_task(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
+    let refused = setup.test.app.summary_tasks().edit(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     let change = NewEdit {
         instructions: Some("dwell on numbers".to_owned()),
         details_json: Some("{\"files\": [\"a.rs\"]}".to_owned()),
         ..edit(Some("u8"), Some(&["u2"]))
     };
-    let (changed, prompt) = setup.test.app.edit_summary_task(&hold, change).await.expect("changed");
+    let (changed, prompt) = setup.test.app.summary_tasks().edit(&hold, change).await.expect("changed").answer;
     assert_eq!(changed.input.messages.len(), 14, "u1 to a7");
     assert!(prompt.user.contains("dwell on numbers") && !prompt.user.contains("u8 was here"));
     let own = TaskReply { supplied: true, ..reply("my own words") };
-    setup.test.app.complete_summary_task(&hold, own).await.expect("accepted");
+    setup.test.app.summary_tasks().complete(&hold, own).await.expect("accepted");
     let outcome = setup.compacted().await;
     assert!(outcome.supplied);
     let view = setup.test.context(&setup.session).await;
@@ -330,7 +331,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         ]
     );
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &id).await.expect("the summary");
     assert_eq!(
         (words_of(&summary).as_str(), summary.metadata_json.as_deref()),
         ("my own words", Some("{\"files\": [\"a.rs\"]}"))
@@ -346,7 +347,7 @@ async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
     test.append(&session, &turns(1, 3, 1_100)).await;
     test.append(&session, "u4 \"run\"\na4 \"so\" call=c1\nt4 result=c1:2000c\nax4 \"done\"").await;
     let open = conversation("u5 1000c\na5 open\nu6 9000c\na6 900c");
-    test.app.append(&session, open, None, None).await.expect("appended");
+    test.app.messages().append(&session, open, None, None).await.expect("appended");
     let setup = Setup { test, script, session, watch };
     let task = setup.leased().await;
     let edit = |tail: &str, retained: &[&str]| NewEdit {
@@ -355,10 +356,11 @@ async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
         ..NewEdit::default()
     };
     for (tail, retained) in [("t4", &[][..]), ("a6", &[]), ("u5", &["a4"]), ("u5", &["t4"])] {
-        let refused = setup.test.app.edit_summary_task(&hold(&task), edit(tail, retained)).await;
+        let refused = setup.test.app.summary_tasks().edit(&hold(&task), edit(tail, retained)).await;
         assert_eq!(refused.expect_err("a refusal").reason, Reason::BoundaryInvalid, "{tail} {retained:?}");
     }
-    let (changed, _) = setup.test.app.edit_summary_task(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair");
+    let (changed, _) =
+        setup.test.app.summary_tasks().edit(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair").answer;
     assert_eq!(changed.retained.len(), 2);
 }
 
@@ -372,14 +374,14 @@ async fn a_client_changes_the_plan_and_others_write() {
         details_json: Some("1".to_owned()),
         ..NewEdit::default()
     };
-    setup.test.app.edit_summary_task(&hold(&task), change).await.expect("changed");
-    setup.test.app.release_summary_task(&hold(&task), Release::Delegated).await.expect("left");
+    setup.test.app.summary_tasks().edit(&hold(&task), change).await.expect("changed");
+    setup.test.app.summary_tasks().release(&hold(&task), Release::Delegated).await.expect("left");
     let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.covered_count, outcome.supplied), ("scripted", 10, false));
     let asked = setup.script.asked();
     assert_eq!((asked[0].messages.len(), asked[0].instructions.as_str()), (10, "dwell on numbers"));
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
+    let (summary, _, _) = setup.test.app.messages().get(&setup.session, &id).await.expect("the summary");
     assert_eq!(summary.metadata_json.as_deref(), Some("1"));
 }
 
@@ -388,7 +390,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
     let mut setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
     let id = task.task.compaction.to_string();
-    setup.test.app.cancel_compaction(&id).await.expect("cancelled");
+    setup.test.app.compactions().cancel(&id).await.expect("cancelled");
     setup.watch.wait_for(EventKind::CompactionCancelled).await;
     let late = setup.complete(&task, reply(SUMMARY)).await;
     // Until the worker is notified, the summary is accepted, and has no effect.

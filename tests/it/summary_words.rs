@@ -9,7 +9,7 @@ use longhand::scheduler::SummaryDelta;
 async fn watch(test: &TestApp, session: Option<&str>, live: bool) -> Watch {
     let sessions = session.into_iter().map(str::to_owned).collect();
     let request = SubscribeRequest { sessions, live, ..SubscribeRequest::default() };
-    let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    let mut watch = Watch::new(test.app.events().subscribe(request).await.expect("a stream"));
     assert!(matches!(watch.frame().await, Frame::Ready { .. }));
     watch
 }

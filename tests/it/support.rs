@@ -152,10 +152,10 @@ impl TestApp {
     /// Leases the next summary task and completes it.
     pub(crate) async fn complete_task(&self, reply: TaskReply) {
         let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = self.app.lease_summary_task(request).await.expect("offered").expect("a task");
+        let leased = self.app.summary_tasks().lease(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let claim = LeaseClaim { compaction, token, base_revision: None };
-        self.app.complete_summary_task(&claim, reply).await.expect("accepted");
+        self.app.summary_tasks().complete(&claim, reply).await.expect("accepted");
     }
 
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
@@ -291,7 +291,7 @@ impl TestApp {
 
     /// Creates a session; returns its id.
     pub(crate) async fn create(&self, new: NewSession) -> String {
-        let (info, existed) = self.app.create_session(new).await.expect("a session");
+        let (info, existed) = self.app.sessions().create(new).await.expect("a session").answer;
         assert!(!existed);
         info.session.id.to_string()
     }
@@ -309,8 +309,8 @@ impl TestApp {
 
     /// Appends a conversation.
     pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
-        let appended = self.app.append(session, conversation(text), None, None).await;
-        appended.unwrap_or_else(|error| panic!("{error}: {text}"))
+        let appended = self.app.messages().append(session, conversation(text), None, None).await;
+        appended.unwrap_or_else(|error| panic!("{error}: {text}")).answer
     }
 
     /// All messages that clients wrote, records included, as they are in the history.
@@ -325,7 +325,7 @@ impl TestApp {
             // The newest messages of a session in memory come from there.
             for records in [false, true] {
                 let list = ListMessages { page_size: 7, reverse: true, records, ..ListMessages::default() };
-                let newest = self.app.list_messages(session, list).await.expect("a page").messages;
+                let newest = self.app.messages().list(session, list).await.expect("a page").messages;
                 let written = forward.iter().rev().filter(|message| records || message.kind != MessageKind::Record);
                 assert_eq!(newest, written.take(7).cloned().collect::<Vec<_>>(), "the newest messages");
             }
@@ -340,7 +340,7 @@ impl TestApp {
         let mut messages = Vec::new();
         let mut list = ListMessages { page_size: 7, reverse, as_of, records: true, ..ListMessages::default() };
         loop {
-            let page = self.app.list_messages(session, list.clone()).await.expect("a page");
+            let page = self.app.messages().list(session, list.clone()).await.expect("a page");
             messages.extend(page.messages);
             if page.next_page_token.is_empty() {
                 return messages;
@@ -351,24 +351,24 @@ impl TestApp {
 
     /// The current view.
     pub(crate) async fn context(&self, session: &str) -> Context {
-        self.app.context(session, ContextRequest::default()).await.expect("a context")
+        self.app.views().get(session, ContextRequest::default()).await.expect("a context")
     }
 
     /// The view as of a revision.
     pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        self.app.context(session, request).await.expect("a context")
+        self.app.views().get(session, request).await.expect("a context")
     }
 
     /// The session's newest revision.
     pub(crate) async fn revision(&self, session: &str) -> Revision {
-        self.app.get_session(session).await.expect("the session").session.revision
+        self.app.sessions().get(session).await.expect("the session").session.revision
     }
 
     /// Follows all events from the beginning of the log.
     pub(crate) async fn watch(&self) -> Watch {
         let request = SubscribeRequest { start: Start::Beginning, ..SubscribeRequest::default() };
-        Watch::new(self.app.subscribe(request).await.expect("a stream"))
+        Watch::new(self.app.events().subscribe(request).await.expect("a stream"))
     }
 
     /// All events of the store so far.
@@ -754,7 +754,7 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
         policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, auto_off).await.expect("a policy of its own");
+    test.app.sessions().update(&session, auto_off).await.expect("a policy of its own");
     for turn in 1..=6 {
         let text = format!(
             "u{turn} \"request {turn}\"\na{turn} \"looking\" call=c{turn}\nt{turn} result=c{turn}:80000c\n\
@@ -777,7 +777,7 @@ pub(crate) async fn with_image(test: &TestApp) -> String {
     let mut request = conversation("u90 \"what does the plot say?\"");
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(&session, request, None, None).await.expect("appended");
+    test.app.messages().append(&session, request, None, None).await.expect("appended");
     session
 }
 

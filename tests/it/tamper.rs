@@ -34,45 +34,45 @@ pub(crate) async fn rich() -> TestApp {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     watch.wait_for(EventKind::Compacted).await;
-    app.undo(&session, None).await.expect("undone");
-    app.redo(&session, None).await.expect("redone");
-    app.undo(&session, None).await.expect("undone again");
+    app.compactions().undo(&session, None).await.expect("undone");
+    app.compactions().redo(&session, None).await.expect("redone");
+    app.compactions().undo(&session, None).await.expect("undone again");
     test.append(&session, "u10 \"go on\"\nr1 \"{}\"").await;
     watch.wait_for(EventKind::Compacted).await;
-    test.once("large", "large").append(&session, large(), None, None).await.expect("appended");
+    test.once("large", "large").messages().append(&session, large(), None, None).await.expect("appended");
     test.append(&session, "a11 \"be\" open").await;
     let words =
         NewDraftText { part: None, client_id: None, kind: DraftKind::Reasoning, offset: 0, delta: "hm".to_owned() };
-    let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
+    let draft = app.messages().append_draft(&session, "a11", words).await.expect("drafted");
     let mut parts = vec![OpenPart::draft(draft.part, None), OpenPart::Whole(text("gin"))];
     parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));
-    test.by("bob").append_parts(&session, "a11", parts).await.expect("added");
+    test.by("bob").messages().append_parts(&session, "a11", parts).await.expect("added");
     let usage = Usage { input: 9, output: 1, ..Usage::default() };
     let finish = Finish { reason: Some(FinishReason::Stop), usage: Some(usage), ..Finish::default() };
-    test.by("bob").finish_message(&session, "a11", finish, None).await.expect("sealed");
-    app.edit(&session, "a11", &[text("better")], None).await.expect("edited");
-    app.edit(&session, "u10", &[], None).await.expect("left out");
-    app.pin(&session, "u2").await.expect("pinned");
-    app.pin(&session, "u3").await.expect("pinned");
-    app.unpin(&session, "u3").await.expect("unpinned");
-    app.mark_words(&session, "u3", Some(WordsStance::Struck)).await.expect("marked");
+    test.by("bob").messages().finish(&session, "a11", finish, None).await.expect("sealed");
+    app.messages().edit(&session, "a11", &[text("better")], None).await.expect("edited");
+    app.messages().edit(&session, "u10", &[], None).await.expect("left out");
+    app.messages().pin(&session, "u2").await.expect("pinned");
+    app.messages().pin(&session, "u3").await.expect("pinned");
+    app.messages().unpin(&session, "u3").await.expect("unpinned");
+    app.messages().mark_words(&session, "u3", Some(WordsStance::Struck)).await.expect("marked");
     test.append(&session, "u12 \"a wrong turn\"\na12 \"indeed\"").await;
-    app.rewind(&session, "u10", None).await.expect("rewound");
+    app.messages().rewind(&session, "u10", None).await.expect("rewound");
     let policy = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
-    app.update_session(&session, policy).await.expect("changed");
-    app.archive_session(&session).await.expect("archived");
-    app.restore_session(&session).await.expect("restored");
+    app.sessions().update(&session, policy).await.expect("changed");
+    app.sessions().archive(&session).await.expect("archived");
+    app.sessions().restore(&session).await.expect("restored");
     let pruned = crate::support::prunable(&test).await;
-    app.start_compaction(&pruned, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&pruned, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::PartsPruned).await;
     test.settled().await;
-    let fork = app.fork_session(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new()).await;
+    let fork = app.sessions().fork(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new()).await;
     let fork = fork.expect("forked").0.session.id.to_string();
     test.append(&fork, "u20 \"elsewhere\"").await;
-    app.undo(&fork, None).await.expect("undone");
+    app.compactions().undo(&fork, None).await.expect("undone");
     let summary = NewSummary { text: "brought".to_owned(), tail_start: "u20".to_owned(), ..NewSummary::default() };
-    app.supply_summary(&fork, summary).await.expect("supplied");
-    let deeper = app.fork_session(&fork, ForkPoint::default(), None, String::new()).await.expect("forked").0;
+    app.compactions().supply_summary(&fork, summary).await.expect("supplied");
+    let deeper = app.sessions().fork(&fork, ForkPoint::default(), None, String::new()).await.expect("forked").answer.0;
     let child = NewSession { parent: Some(deeper.session.id.to_string()), ..NewSession::default() };
     let child = test.create(child).await;
     test.append(&child, "u1 \"for somebody\"").await;
@@ -449,7 +449,7 @@ async fn a_check_of_one_session_reads_only_that_one() {
         format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
     let test = TestApp::altered(directory.path(), &sql).await;
     for (session, expected) in [("main", 1), ("fork", 0)] {
-        let mut items = test.app.check_integrity(Some(session)).await.expect("it begins");
+        let mut items = test.app.daemon().check_integrity(Some(session)).await.expect("it begins");
         let mut findings = Vec::new();
         let mut end = None;
         while let Some(item) = items.recv().await {
@@ -476,7 +476,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
     let test = TestApp::altered(directory.path(), "update event set actor = 'somebody else'").await;
     let mut checks = Vec::new();
     for _ in 0..longhand::limits::READERS + 1 {
-        checks.push(test.app.check_integrity(None).await.expect("it begins"));
+        checks.push(test.app.daemon().check_integrity(None).await.expect("it begins"));
     }
     for check in &mut checks {
         let first = crate::support::soon("a finding", check.recv()).await;
@@ -486,7 +486,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
 }
 
 async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {
-    test.app.list_heads(None, 0, "", at).await.expect("heads").0
+    test.app.daemon().list_heads(None, 0, "", at).await.expect("heads").0
 }
 
 #[tokio::test]

@@ -10,19 +10,19 @@ use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 
 async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) {
     let new = NewSummary { text: summary.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(session, new).await.expect("supplied");
+    test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
 async fn undo(test: &TestApp, session: &str) -> Reversed {
-    test.app.undo(session, None).await.expect("undone").0
+    test.app.compactions().undo(session, None).await.expect("undone").0
 }
 
 async fn redo(test: &TestApp, session: &str) -> Reversed {
-    test.app.redo(session, None).await.expect("redone").0
+    test.app.compactions().redo(session, None).await.expect("redone").0
 }
 
 async fn refused_redo(test: &TestApp, session: &str) -> longhand::app::Error {
-    test.app.redo(session, None).await.expect_err("refused")
+    test.app.compactions().redo(session, None).await.expect_err("refused")
 }
 
 /// A session that was pruned, compacted, edited, rewound and compacted again; and the hashes of its views, that of the
@@ -32,14 +32,14 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let mut watch = test.watch().await;
     let mut hashes = vec![test.context(&session).await.hash];
     let app = &test.app;
-    app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;
     hashes.push(test.context(&session).await.hash);
-    app.edit(&session, "u3", &[text("in other words")], None).await.expect("edited");
+    app.messages().edit(&session, "u3", &[text("in other words")], None).await.expect("edited");
     hashes.push(test.context(&session).await.hash);
-    app.rewind(&session, "ax5", None).await.expect("rewound");
+    app.messages().rewind(&session, "ax5", None).await.expect("rewound");
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "more of it", "u4").await;
     hashes.push(test.context(&session).await.hash);
@@ -68,7 +68,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
             assert_eq!(&test.context(&session).await.hash, before, "behind {kinds:?}");
         }
         assert_eq!(kinds, ["compaction", "rewind", "edit", "compaction", "prune"]);
-        let error = test.app.undo(&session, None).await.expect_err("that was all");
+        let error = test.app.compactions().undo(&session, None).await.expect_err("that was all");
         assert_eq!(error.reason, Reason::NothingToUndo);
         let mut kinds = Vec::new();
         for after in &hashes[1..] {
@@ -91,21 +91,23 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
     test.append(&session, &turns(1, 4, 100)).await;
     let summary =
         || NewSummary { text: "the beginning".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    let supplied = test.once("supply", "s").supply_summary(&session, summary()).await.expect("supplied");
-    let undone = test.once("undo", "u").undo(&session, None).await.expect("undone");
-    let redone = test.once("redo", "r").redo(&session, None).await.expect("redone");
+    let supplied =
+        test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("supplied").answer;
+    let undone = test.once("undo", "u").compactions().undo(&session, None).await.expect("undone");
+    let redone = test.once("redo", "r").compactions().redo(&session, None).await.expect("redone");
     for last in ["nothing", "undone once more", "redone once more", "its tail's start was rewound"] {
         match last {
             "undone once more" => drop(undo(&test, &session).await),
             "redone once more" => drop(redo(&test, &session).await),
             "its tail's start was rewound" => {
-                drop(test.app.rewind(&session, "u2", None).await.expect("rewound"));
+                drop(test.app.messages().rewind(&session, "u2", None).await.expect("rewound"));
             }
             _ => {}
         }
-        assert_eq!(test.once("undo", "u").undo(&session, None).await.expect("again"), undone, "{last}");
-        assert_eq!(test.once("redo", "r").redo(&session, None).await.expect("again"), redone, "{last}");
-        let again = test.once("supply", "s").supply_summary(&session, summary()).await.expect("again");
+        assert_eq!(test.once("undo", "u").compactions().undo(&session, None).await.expect("again"), undone, "{last}");
+        assert_eq!(test.once("redo", "r").compactions().redo(&session, None).await.expect("again"), redone, "{last}");
+        let again =
+            test.once("supply", "s").compactions().supply_summary(&session, summary()).await.expect("again").answer;
         assert_eq!(again, supplied, "{last}");
     }
 }
@@ -115,12 +117,12 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let original = test.app.get_message(&session, "u4").await.expect("a message").0.id;
-    test.app.edit(&session, "u4", &[text("better")], None).await.expect("edited");
+    let original = test.app.messages().get(&session, "u4").await.expect("a message").0.id;
+    test.app.messages().edit(&session, "u4", &[text("better")], None).await.expect("edited");
     let mark = test.revision(&session).await;
     supply(&test, &session, "the beginning", "u3").await;
     let listed = async || {
-        let (mut page, _) = test.app.list_compactions(&session, 0, "").await.expect("a page");
+        let (mut page, _) = test.app.compactions().list(&session, 0, "").await.expect("a page");
         page.remove(0)
     };
     let compaction = listed().await.id;
@@ -153,7 +155,7 @@ async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"").await;
-    test.app.rewind(&session, "a1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"five\"").await;
     undo(&test, &session).await;
     let words = |lines: Vec<String>| -> Vec<String> {
@@ -174,8 +176,8 @@ async fn a_change_behind_an_undo_makes_redo_impossible() {
     supply(&test, &session, "the beginning", "u3").await;
     undo(&test, &session).await;
     test.append(&session, "u5 \"go on\"").await;
-    test.app.pin(&session, "u1").await.expect("pinned");
-    test.app.edit(&session, "u5", &[text("go on then")], None).await.expect("edited");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
+    test.app.messages().edit(&session, "u5", &[text("go on then")], None).await.expect("edited");
     let edit = test.revision(&session).await;
     let error = refused_redo(&test, &session).await;
     assert_eq!(error.reason, Reason::RedoOvertaken);
@@ -191,17 +193,17 @@ async fn a_request_that_is_sent_again_is_answered_as_before() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    test.app.edit(&session, "u1", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u1", &[text("better")], None).await.expect("edited");
     supply(&test, &session, "the beginning", "u3").await;
     let before = test.revision(&session).await;
-    let undone = test.once("undo", "1").undo(&session, Some(before)).await.expect("undone");
-    let again = test.once("undo", "1").undo(&session, Some(before)).await.expect("answered");
+    let undone = test.once("undo", "1").compactions().undo(&session, Some(before)).await.expect("undone");
+    let again = test.once("undo", "1").compactions().undo(&session, Some(before)).await.expect("answered");
     assert_eq!(again, undone);
     assert_eq!(test.revision(&session).await, before + 1);
-    let error = test.app.redo(&session, Some(before)).await.expect_err("history changed");
+    let error = test.app.compactions().redo(&session, Some(before)).await.expect_err("history changed");
     assert_eq!(error.reason, Reason::RevisionMismatch);
-    let redone = test.once("redo", "2").redo(&session, None).await.expect("redone");
-    assert_eq!(test.once("redo", "2").redo(&session, None).await.expect("answered"), redone);
+    let redone = test.once("redo", "2").compactions().redo(&session, None).await.expect("redone");
+    assert_eq!(test.once("redo", "2").compactions().redo(&session, None).await.expect("answered"), redone);
     assert_eq!(test.revision(&session).await, before + 2);
 }
 
@@ -227,7 +229,7 @@ async fn automatic_compactions_wait_behind_every_kind_of_undo() {
     test.append(&session, &turns(1, 8, 1_100)).await;
     test.settled().await;
     // The rewound messages would exceed the threshold, and undoing the rewind does not make a compaction due at once.
-    test.app.rewind(&session, "u1", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "u1", None).await.expect("rewound");
     test.append(&session, "a10 3000c").await;
     test.settled().await;
     undo(&test, &session).await;
@@ -247,7 +249,7 @@ async fn a_redo_of_everything_leaves_nothing_to_wait_for() {
     let lines = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
     let test = TestApp::with(ScriptedSummarizer::new(lines)).await;
     let session = edited_behind_a_compaction(&test).await;
-    test.app.edit(&session, "u9", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u9", &[text("better")], None).await.expect("edited");
     test.settled().await;
     undo(&test, &session).await;
     undo(&test, &session).await;
@@ -270,12 +272,12 @@ async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let whole = test.context(&session).await.hash;
-    test.app.edit(&session, "u2", &[text("better")], None).await.expect("edited");
+    test.app.messages().edit(&session, "u2", &[text("better")], None).await.expect("edited");
     let edited = test.context(&session).await.hash;
-    test.app.rewind(&session, "a3", None).await.expect("rewound");
+    test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
     let rewound = test.context(&session).await.hash;
     let fork = async |of: &str| {
-        let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new()).await;
+        let forked = test.app.sessions().fork(of, ForkPoint::default(), None, String::new()).await;
         forked.expect("a fork").0.session.id.to_string()
     };
     let forked = fork(&session).await;

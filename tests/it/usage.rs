@@ -50,7 +50,7 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.append(session, messages, None, None).await
+    test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
 /// A view for a smaller window, shortened to it.
@@ -60,7 +60,7 @@ async fn shorter(test: &TestApp, session: &str) -> Context {
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    test.app.context(session, request).await.expect("a view")
+    test.app.views().get(session, request).await.expect("a view")
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("appended");
     test.append(&session, "a6 open").await;
     let finish = NewFinish { view: Some(short.token.clone()), ..NewFinish::default() };
-    test.app.finish_message(&session, "a6", finish, None).await.expect("sealed");
+    test.app.messages().finish(&session, "a6", finish, None).await.expect("sealed");
     append(&test, &session, reply("a7", 900, None)).await.expect("appended");
     let given = |view: &Context, window, shortened| {
         Some(GivenView { revision: view.revision, hash: view.hash, window, shortened })
@@ -82,7 +82,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     let expected = [given(&whole, window(60_000, 1_000), false), given(&short, small, true), None];
     let test = test.restart().await;
     for (name, view) in ["a5", "a6", "a7"].into_iter().zip(expected) {
-        assert_eq!(test.app.get_message(&session, name).await.expect("the message").0.finish.view, view, "{name}");
+        assert_eq!(test.app.messages().get(&session, name).await.expect("the message").0.finish.view, view, "{name}");
     }
     // A repeated reply is the same reply.
     let again = append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("it is there");
@@ -116,7 +116,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         let error = append(&test, &session, messages).await.expect_err("refused");
         assert_eq!(error.reason, Reason::ViewTokenInvalid, "{token}");
         let finish = NewFinish { view: Some(token.clone()), ..NewFinish::default() };
-        let sealed = test.app.finish_message(&session, "a0", finish, None).await;
+        let sealed = test.app.messages().finish(&session, "a0", finish, None).await;
         assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
     }
     assert_eq!(test.number("select max(seq) from event"), before);
@@ -136,7 +136,7 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
     test.append(&session, "u2 \"three\"").await;
     let later = test.context(&session).await;
     let forked = async |from: &str, point| {
-        let fork = test.app.fork_session(from, point, None, String::new()).await;
+        let fork = test.app.sessions().fork(from, point, None, String::new()).await;
         fork.expect("forked").0.session.id.to_string()
     };
     let fork = forked(&session, point).await;
@@ -170,7 +170,7 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
         assert_eq!(context.context_tokens, Some(9_005), "{change}");
         let update = async |change| {
-            test.app.update_session(&session, change).await.expect("changed");
+            test.app.sessions().update(&session, change).await.expect("changed");
         };
         match change {
             "window" => update(SessionChange { window: Some(window(50_000, 0)), ..SessionChange::default() }).await,
@@ -178,8 +178,8 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
                 let policy_override_json = Some("{\"maintenance\": []}".to_owned());
                 update(SessionChange { policy_override_json, ..SessionChange::default() }).await;
             }
-            "edit" => drop(test.app.edit(&session, "u2", &[text("better")], None).await.expect("edited")),
-            _ => drop(test.app.rewind(&session, "a2", None).await.expect("rewound")),
+            "edit" => drop(test.app.messages().edit(&session, "u2", &[text("better")], None).await.expect("edited")),
+            _ => drop(test.app.messages().rewind(&session, "a2", None).await.expect("rewound")),
         }
         test.settled().await;
         let view = test.context(&session).await;
@@ -202,7 +202,7 @@ async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion
     let whole = test.context(&session).await;
     let small = window(whole.context_tokens / 2, 100);
     let request = ContextRequest { window: Some(small), action: OverflowAction::Shorten, ..ContextRequest::default() };
-    let short = test.app.context(&session, request).await.expect("a view");
+    let short = test.app.views().get(&session, request).await.expect("a view");
     assert!((short.fits, short.shortened) == (true, true), "{} of {}", short.context_tokens, short.window_tokens);
     let left = short.estimated_tokens * 100 / whole.estimated_tokens;
     assert!((35..=50).contains(&left), "{left} % of the view is left in a window of half its size");
@@ -277,21 +277,21 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
     test.append(&small, &turns(1, 3, 400)).await;
     test.append(&large, &turns(1, 3, 100_000)).await;
     test.settled().await;
-    let known = test.app.get_session(&large).await.expect("the session").session;
+    let known = test.app.sessions().get(&large).await.expect("the session").session;
     let test = test.restart().await;
 
     let of =
         async |session: &str, name: &str| test.append(session, &format!("{name} 40c")).await.context.context_tokens;
     assert!(of(&small, "u8").await.is_some_and(|tokens| tokens > 100));
     assert_eq!(of(&large, "u8").await, None);
-    let cold = test.app.get_session(&large).await.expect("the session").session;
+    let cold = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!((cold.context, cold.revision), (known.context, known.revision + 1), "the newest decision's");
     test.context(&large).await;
     let answered = of(&large, "u9").await;
     assert_eq!(answered, Some(test.context(&large).await.context_tokens));
-    let warm = test.app.get_session(&large).await.expect("the session").session;
+    let warm = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
-    let (listed, _) = test.app.list_sessions(&crate::support::all_sessions(9)).await.expect("listed");
+    let (listed, _) = test.app.sessions().list(&crate::support::all_sessions(9)).await.expect("listed");
     assert!(listed.iter().any(|info| info.session.context == warm.context));
 }
 
@@ -400,7 +400,11 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
             "{name}"
         );
         assert!(view.context_tokens >= size && view.context_tokens < size + 10_000, "{name}: {}", view.context_tokens);
-        assert_eq!(test.app.get_message(&session, name).await.expect("it").0.finish.usage, Some(usage), "as reported");
+        assert_eq!(
+            test.app.messages().get(&session, name).await.expect("it").0.finish.usage,
+            Some(usage),
+            "as reported"
+        );
     }
     // A view that is shortened by the estimate fits by the estimate.
     let request = ContextRequest {
@@ -408,7 +412,7 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
         action: OverflowAction::Shorten,
         ..ContextRequest::default()
     };
-    let short = test.app.context(&session, request).await.expect("a view");
+    let short = test.app.views().get(&session, request).await.expect("a view");
     assert!(short.fits && short.estimated_tokens <= 8_000, "{} tokens", short.estimated_tokens);
     assert_eq!(test.findings().await, []);
 }

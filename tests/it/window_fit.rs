@@ -38,7 +38,7 @@ fn step(number: usize, characters: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None).await.expect("appended");
+    test.app.messages().append(session, messages, None, None).await.expect("appended");
     settled(test, session).await;
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn settled(test: &TestApp, session: &str) {
         let is_settled = test.is_settled().await;
         if !is_settled && let Some(current) = test.longhand.store().compactions().current(key).await.expect("read") {
             // It may have started or ended meanwhile.
-            drop(test.app.confirm_compaction(&current.to_string()).await);
+            drop(test.app.compactions().confirm(&current.to_string()).await);
         }
         is_settled
     };
@@ -87,7 +87,7 @@ async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
         assert!(fits(&test, &session).await, "{}", preset.name);
         for context in [32_000, 8_000, 3_000] {
             let change = SessionChange { window: Some(window(context, context / 8)), ..SessionChange::default() };
-            test.app.update_session(&session, change).await.expect("a smaller window");
+            test.app.sessions().update(&session, change).await.expect("a smaller window");
             settled(&test, &session).await;
             assert!(fits(&test, &session).await, "{} in {context}", preset.name);
         }
@@ -146,9 +146,9 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         append(&test, &session, conversation("u1 \"go\"\na1 4000c\nu2 \"go on\"\na2 400c")).await;
         let words = format!("Goal: mend the roof. {} And the cellar door stays shut.", filler("s", 36_000));
         let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new).await.expect("supplied");
+        test.app.compactions().supply_summary(&session, new).await.expect("supplied");
         let change = SessionChange { window: Some(window(8_000, 1_000)), ..SessionChange::default() };
-        test.app.update_session(&session, change).await.expect("changed");
+        test.app.sessions().update(&session, change).await.expect("changed");
         settled(&test, &session).await;
         assert!(fits(&test, &session).await, "{name}");
         assert_eq!(test.findings().await, [], "{name}");
@@ -170,7 +170,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         };
         assert!(!summarizes || test.events().await.iter().any(is_summary), "{name}");
         let all = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
-        let written = format!("{:?}", test.app.list_messages(&session, all).await.expect("listed").messages);
+        let written = format!("{:?}", test.app.messages().list(&session, all).await.expect("listed").messages);
         assert!(written.contains("the cellar door stays shut"), "{name}");
     }
     assert!(truncated > 0, "where the policy makes no summaries of its own");
@@ -196,14 +196,14 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
         assert_eq!(reports(&test, &session).await, 1, "{name}");
         settled(&test, &session).await;
     }
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::FixedContent, automatic().count() as i64)]);
     assert_eq!(test.findings().await, []);
 }
 
 /// The reports of a session that something fills its window.
 async fn reports(test: &TestApp, session: &str) -> usize {
-    let id = test.app.get_session(session).await.expect("the session").session.id;
+    let id = test.app.sessions().get(session).await.expect("the session").session.id;
     let events = test.events().await.into_iter().filter(|event| event.session_id == id);
     let is_report = |event: &Event| {
         matches!(&event.body, EventBody::CompactionFailed { failure, .. }
@@ -235,7 +235,7 @@ async fn a_small_pin_stops_no_summary() {
         let test = TestApp::start().await;
         let session = test.session(preset, 12_000, 3_000).await;
         append(&test, &session, conversation("u0 200c\na0 200c")).await;
-        test.app.pin(&session, "u0").await.expect("pinned");
+        test.app.messages().pin(&session, "u0").await.expect("pinned");
         for turn in 1..24 {
             append(&test, &session, conversation(&format!("u{turn} 2000c\na{turn} 4000c"))).await;
             assert!(fits(&test, &session).await, "{preset} in turn {turn}");
@@ -264,7 +264,7 @@ async fn a_view_around_an_open_reply_begins_with_a_request_under_every_preset() 
             append(&test, &session, conversation(&format!("u{turn} 6000c"))).await;
             for action in [OverflowAction::Return, OverflowAction::Shorten] {
                 let request = ContextRequest { action, ..ContextRequest::default() };
-                let view = test.app.context(&session, request).await.expect("a view");
+                let view = test.app.views().get(&session, request).await.expect("a view");
                 let first = view.messages.iter().find(|message| message.role != Role::System).expect("a message");
                 assert_eq!(first.role, Role::User, "{} in turn {turn}", preset.name);
                 assert_eq!(pairing::violations(&view.messages), Vec::<String>::new(), "{}", preset.name);
@@ -298,24 +298,24 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     let off = over("smolagents").await;
     let reason = test.context(&off).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::AutomaticOff);
-    let found = test.app.get_session(&off).await.expect("the session");
+    let found = test.app.sessions().get(&off).await.expect("the session");
     assert_eq!(found.over_window, Some(reason), "status and context have one reason");
     // An undo holds automatic compactions.
     let held = over("opencode@seed").await;
-    while test.app.undo(&held, None).await.is_ok() {}
+    while test.app.compactions().undo(&held, None).await.is_ok() {}
     settled(&test, &held).await;
     let reason = test.context(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1), (OverWindowReason::UndoHold, 1)]);
     // The window of a call.
     append(&test, &held, conversation("u90 40c")).await;
     let small = ContextRequest { window: Some(window(300, 100)), ..ContextRequest::default() };
-    let reason = test.app.context(&held, small).await.expect("a view").over_window.expect("it does not fit");
+    let reason = test.app.views().get(&held, small).await.expect("a view").over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::OtherWindow);
     assert_eq!(test.context(&held).await.over_window, None);
     settled(&test, &held).await;
-    let counts = test.app.server_info().await.expect("server info").statistics.over_window;
+    let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1)]);
 }
 

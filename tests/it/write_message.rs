@@ -66,14 +66,15 @@ fn stops() -> WriteFrame {
 
 /// Writes frames that have all come already.
 async fn write(caller: &Caller, start: WriteStart, frames: Vec<WriteFrame>) -> Result<Written, Error> {
-    soon("the stream to end", caller.write_message(start, stream::iter(frames.into_iter().map(Ok)))).await
+    let written = caller.messages().write(start, stream::iter(frames.into_iter().map(Ok)));
+    soon("the stream to end", written).await.map(|written| written.answer)
 }
 
 /// A call whose frames are sent one by one.
 fn call_with(caller: &Caller, start: WriteStart) -> (Frames, JoinHandle<Result<Written, Error>>) {
     let (frames, stream) = mpsc::unbounded();
     let caller = caller.clone();
-    (frames, tokio::spawn(async move { caller.write_message(start, stream).await }))
+    (frames, tokio::spawn(async move { caller.messages().write(start, stream).await.map(|written| written.answer) }))
 }
 
 async fn answer(call: JoinHandle<Result<Written, Error>>) -> Result<Written, Error> {
@@ -86,7 +87,7 @@ fn send(frames: &Frames, frame: WriteFrame) {
 
 async fn watch(test: &TestApp, session: &str, start: Start) -> Watch {
     let request = SubscribeRequest { sessions: vec![session.to_owned()], live: true, start, ..Default::default() };
-    Watch::new(test.app.subscribe(request).await.expect("a stream"))
+    Watch::new(test.app.events().subscribe(request).await.expect("a stream"))
 }
 
 /// The next text of a draft: the draft, the offset, the text.
@@ -99,11 +100,11 @@ async fn delta(watch: &mut Watch) -> (PartId, usize, String) {
 }
 
 async fn drafts(test: &TestApp, session: &str) -> Vec<Draft> {
-    test.app.get_message(session, "a1").await.expect("the message").1
+    test.app.messages().get(session, "a1").await.expect("the message").1
 }
 
 async fn is_open(test: &TestApp, session: &str) -> bool {
-    test.app.get_message(session, "a1").await.expect("the message").0.sealed_revision.is_none()
+    test.app.messages().get(session, "a1").await.expect("the message").0.sealed_revision.is_none()
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn a_message_arrives_whole_and_what_waits_is_committed_together() {
     ]);
     let written = write(&test.app, new(&session, "a1 open"), frames).await.expect("written");
     assert!(written.sealed);
-    let (message, left, _) = test.app.get_message(&session, "a1").await.expect("the message");
+    let (message, left, _) = test.app.messages().get(&session, "a1").await.expect("the message");
     assert_eq!((message.id, left), (written.message, Vec::new()));
     assert_eq!(message.finish.reason, Some(FinishReason::Stop));
     assert_eq!(written.newest.revision, test.revision(&session).await);
@@ -195,7 +196,7 @@ async fn a_writer_that_leaves_does_not_keep_committed_words_from_watchers() {
     send(&frames, words("t", None, "last words"));
     // Dropped once the write is committed and before its answer is taken, as the transport does with a stream that is
     // reset.
-    let mut writing = Box::pin(test.app.write_message(existing(&session), stream));
+    let mut writing = Box::pin(test.app.messages().write(existing(&session), stream));
     tokio::select! {
         biased;
         () = test.until("the words", async || test.number("select count(*) from draft") == 1) => {}
@@ -313,7 +314,7 @@ async fn a_lost_run_ends_its_call() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let lease = Some(Duration::from_secs(10));
-    let acquired = test.app.acquire_run(&session, lease, false).await.expect("a run");
+    let acquired = test.app.runs().acquire(&session, lease, false).await.expect("a run");
     let in_run = test.app.clone().in_run(acquired.run.epoch);
     let mut watch = watch(&test, &session, Start::Now).await;
     let (frames, writing) = call_with(&in_run, new(&session, "a1 open"));
@@ -330,12 +331,12 @@ async fn a_lost_run_ends_its_call() {
 
     // A run that does not write the message, and whose own call does.
     test.append(&session, "a2 open").await;
-    let next = test.app.acquire_run(&session, lease, false).await.expect("a run");
+    let next = test.app.runs().acquire(&session, lease, false).await.expect("a run");
     let in_next = test.app.clone().in_run(next.run.epoch);
     let (frames, writing) = call_with(&in_next, start(&session, WriteTarget::Open("a2".to_owned())));
     send(&frames, words("t", None, "so far"));
     test.until("the call to begin", async || test.number("select count(*) from draft") == 1).await;
-    test.app.release_run(&session, next.run.epoch, None).await.expect("released");
+    test.app.runs().release(&session, next.run.epoch, None).await.expect("released");
     assert_eq!(answer(writing).await.expect_err("it ended").reason, Reason::RunLost);
 }
 
@@ -356,15 +357,15 @@ async fn an_idle_call_ends_with_its_message() {
         match end {
             "sealed" => {
                 test.append(&session, "a2 open").await;
-                test.app.finish_message(&session, "a2", Finish::default(), None).await.expect("another one");
+                test.app.messages().finish(&session, "a2", Finish::default(), None).await.expect("another one");
                 let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
-                test.app.finish_message(&session, "a1", finish, None).await.map(drop).expect("sealed");
+                test.app.messages().finish(&session, "a1", finish, None).await.map(drop).expect("sealed");
             }
             "expired" => {
                 test.clock.skip_to(test.clock.now().plus_millis(limits::OPEN_TIMEOUT_MS_DEFAULT));
                 test.longhand.store().jobs().wake().await.expect("done");
             }
-            "archived" => test.app.archive_session(&session).await.map(drop).expect("archived"),
+            "archived" => test.app.sessions().archive(&session).await.map(drop).expect("archived"),
             _ => test.begin_stop(),
         }
         let ended = answer(writing).await.expect_err("it takes nothing more");
@@ -427,7 +428,7 @@ async fn whoever_may_write_no_more_writes_nothing_of_what_waits() {
         Ok(frame)
     });
     let written: Result<_, Error> =
-        soon("the end", agent.write_message(new(&session, "a1 open"), stream::iter(frames))).await;
+        soon("the end", agent.messages().write(new(&session, "a1 open"), stream::iter(frames))).await;
     assert_eq!(written.expect_err("revoked").reason, Reason::AccessTokenInvalid);
     assert!(is_open(&test, &session).await);
     assert_eq!(test.number("select count(*) from draft"), 0);
@@ -497,17 +498,17 @@ async fn a_tool_that_nobody_ended_was_interrupted_and_calls_of_one_request_do_th
         offset: 0,
         delta: "so far".to_owned(),
     };
-    let receipt = test.app.append_draft(&session, "t1", output("c1")).await.expect("a draft");
-    test.app.append_draft(&session, "t1", output("c2")).await.expect("a draft");
+    let receipt = test.app.messages().append_draft(&session, "t1", output("c1")).await.expect("a draft");
+    test.app.messages().append_draft(&session, "t1", output("c2")).await.expect("a draft");
     let status = Some(ResultStatus::Error);
     let end =
         DraftEnd { draft: DraftName::Id(receipt.part), status, metadata_json: Some("{".to_owned()), received: None };
-    let refused = test.app.append_parts(&session, "t1", vec![OpenPart::Ended(end.clone())]).await;
+    let refused = test.app.messages().append_parts(&session, "t1", vec![OpenPart::Ended(end.clone())]).await;
     assert_eq!(refused.expect_err("no JSON").metadata["field"], "metadata_json");
     let end = DraftEnd { metadata_json: None, ..end };
-    test.app.append_parts(&session, "t1", vec![OpenPart::Ended(end)]).await.expect("closed");
+    test.app.messages().append_parts(&session, "t1", vec![OpenPart::Ended(end)]).await.expect("closed");
     for message in ["a1", "t1"] {
-        test.app.finish_message(&session, message, Finish::default(), None).await.expect("sealed");
+        test.app.messages().finish(&session, message, Finish::default(), None).await.expect("sealed");
     }
     let history = test.history(&session).await;
     let statuses = history[2].parts.iter().filter_map(|part| match &*part.body {
@@ -536,12 +537,12 @@ async fn a_tenants_calls_count_as_streams_and_its_appends_hold_them_back() {
     // Both appends of this second are used up: the call waits for the next one, and takes it.
     send(&frames, words("t", None, " two"));
     send(&frames, stops());
-    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("too soon");
+    let refused = test.app.messages().append_parts(&session, "a2", Vec::new()).await.expect_err("too soon");
     assert_eq!(refused.reason, Reason::RateLimited);
     test.clock.skip_to(test.clock.now().plus_millis(500));
     assert!(answer(writing).await.expect("sealed").sealed);
     assert_eq!(words_of(&test.history(&session).await[1]), "one two");
-    let refused = test.app.append_parts(&session, "a2", Vec::new()).await.expect_err("it was taken");
+    let refused = test.app.messages().append_parts(&session, "a2", Vec::new()).await.expect_err("it was taken");
     assert_eq!(refused.reason, Reason::RateLimited);
     test.clock.skip_to(test.clock.now().plus_millis(1_000));
     let refused = write(&test.app, existing(&session), Vec::new()).await.expect_err("its place is free again");
@@ -562,7 +563,7 @@ async fn no_more_messages_are_written_at_once_than_may_be() {
                 reads.unbounded_send(()).expect("the test counts");
                 futures::future::pending::<Result<WriteFrame, Error>>().await
             });
-            tokio::spawn(async move { caller.write_message(start, frames).await })
+            tokio::spawn(async move { caller.messages().write(start, frames).await })
         })
         .collect();
     for _ in &calls {

@@ -1,5 +1,6 @@
 //! Compactions as clients ask for them and look at them.
 
+use super::checked::Checked;
 use super::error::Result;
 use super::ledger::compactions::SuppliedSummary;
 use super::ledger::head::{Pending, Receipt, SessionKey};
@@ -28,13 +29,14 @@ impl Compactions {
         &self,
         session: SessionKey,
         caller: Requester,
-        request: CompactionRequest,
+        request: Checked<CompactionRequest>,
         usage: WindowUsage,
         condition: Condition,
         confirm_until: Option<Timestamp>,
     ) -> Result<Option<Enqueued>> {
+        let (request, caller) = request.by(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
-        self.0.write(Mutation::change("enqueue"), move |tx| enqueue.clone().apply(tx)).await
+        self.0.write(Mutation::change("enqueue"), move |tx| enqueue.apply(tx)).await
     }
 
     /// Confirms a compaction that waits for it, so that it may begin.
@@ -54,8 +56,11 @@ impl Compactions {
 
     /// Commits a finished summary. The receipt's id is the compaction's. None if another compaction was committed since the
     /// view was read.
-    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Option<Receipt>> {
-        self.0.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
+    pub async fn supply(&self, supply: Checked<SuppliedSummary>) -> Result<Option<Receipt>> {
+        let caller = supply.caller.clone();
+        let (supply, caller) = supply.by(caller);
+        let supply = SuppliedSummary { caller, ..supply };
+        self.0.write(Mutation::change("supply"), move |tx| supply.apply(tx)).await
     }
 
     /// A compaction by its id, with its requests to models, but without their texts.
@@ -190,6 +195,6 @@ impl Compactions {
         request: SummaryRequest,
     ) -> Result<()> {
         let add = AddRequests { session, subject: Subject::Branch(message), requests: vec![request] };
-        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.clone().apply(tx)).await
+        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.apply(tx)).await
     }
 }

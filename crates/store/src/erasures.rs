@@ -1,5 +1,6 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
+use super::checked::Checked;
 use super::engine::files::DATABASE;
 use super::engine::{self, Reader};
 use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
@@ -84,9 +85,10 @@ impl Erasures {
         &self,
         session: SessionKey,
         caller: Requester,
-        (target, reason, expected_revision): (EraseTarget, String, Option<Revision>),
+        (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
+        let (reason, caller) = reason.by(caller);
         let expected = Expected::History(expected_revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }

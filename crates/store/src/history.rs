@@ -1,5 +1,6 @@
 //! Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 
+use super::checked::Checked;
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
 use super::ledger::by_client_id;
@@ -8,7 +9,7 @@ use super::ledger::draft_batch::{AppendDrafts, DraftsWritten};
 use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
-use super::ledger::open_drafts::{DraftEnd, DraftName};
+use super::ledger::open_drafts::OpenPart;
 use super::ledger::position::{self, MessagePosition};
 use super::ledger::replace::{self, WithAppend};
 use super::ledger::rewrites::{self, BranchSummary, NewEdit};
@@ -30,38 +31,24 @@ use std::sync::Arc;
 pub struct History(pub(super) Arc<Shared>);
 
 impl History {
-    /// Appends all messages or none.
+    /// Appends all messages or none, with what belongs to the same mutation.
     pub async fn append(
         &self,
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        messages: Vec<AppendInput>,
+        append: Checked<(Vec<AppendInput>, WithAppend)>,
     ) -> Result<Receipt> {
-        let messages =
-            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
-        let append = append::Append { session, caller, expected_revision, messages };
-        self.0.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
-    }
-
-    /// Appends all messages or none, with what belongs to the same mutation.
-    pub async fn append_with(
-        &self,
-        session: SessionKey,
-        caller: Requester,
-        expected_revision: Option<Revision>,
-        messages: Vec<AppendInput>,
-        with: WithAppend,
-    ) -> Result<Receipt> {
-        if with.is_empty() {
-            return self.append(session, caller, expected_revision, messages).await;
-        }
+        let ((messages, with), caller) = append.by(caller);
         let messages =
             messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
+        if with.is_empty() {
+            return self.0.write(Mutation::content("append", bytes), move |tx| append.apply(tx)).await;
+        }
         let replace = replace::Replace { append, with };
-        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.clone().apply(tx)).await
+        self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.apply(tx)).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.
@@ -70,8 +57,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        parts: Vec<OpenPart>,
+        parts: Checked<Vec<OpenPart>>,
     ) -> Result<Receipt> {
+        let (parts, caller) = parts.by(caller);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -86,7 +74,7 @@ impl History {
             0 => Mutation::derived("append_parts", 0),
             bytes => Mutation::content("append_parts", bytes),
         };
-        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| append.apply(tx)).await
     }
 
     /// Adds text to a draft, once. Without a part id it begins a draft, once for each client id.
@@ -99,9 +87,7 @@ impl History {
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
         self.0
-            .write(Mutation::content("append_draft", 0), move |tx| {
-                append.clone().apply(tx, &mut drafts::Stored::default())
-            })
+            .write(Mutation::content("append_draft", 0), move |tx| append.apply(tx, &mut drafts::Stored::default()))
             .await
     }
 
@@ -115,7 +101,7 @@ impl History {
     ) -> Result<DraftsWritten> {
         let append = AppendDrafts { session, message, epoch: caller.epoch, words };
         let mutation = Mutation::content("append_drafts", append.bytes());
-        self.0.write(mutation, move |tx| append.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| append.apply(tx)).await
     }
 
     /// Seals an open message.
@@ -124,10 +110,11 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        seal: Seal,
+        seal: Checked<Seal>,
     ) -> Result<Receipt> {
+        let (seal, caller) = seal.by(caller);
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
-        self.0.write(Mutation::content("finish", 0), move |tx| finish.clone().apply(tx)).await
+        self.0.write(Mutation::content("finish", 0), move |tx| finish.apply(tx)).await
     }
 
     /// A message by its id or its client's id, as it was written.
@@ -303,7 +290,7 @@ impl History {
         change: rewrites::Change,
     ) -> Result<Receipt> {
         let rewrite = rewrites::Rewrite { session, caller, expected_revision, change };
-        self.0.write(Mutation::change("rewrite"), move |tx| rewrite.clone().apply(tx)).await
+        self.0.write(Mutation::change("rewrite"), move |tx| rewrite.apply(tx)).await
     }
 
     /// Omits everything after a message, or all messages. The receipt's id is that of the summary, if there is one.
@@ -313,8 +300,9 @@ impl History {
         caller: Requester,
         expected_revision: Option<Revision>,
         message: Option<String>,
-        summary: Option<BranchSummary>,
+        summary: Checked<Option<BranchSummary>>,
     ) -> Result<Receipt> {
+        let (summary, caller) = summary.by(caller);
         self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
     }
 
@@ -324,9 +312,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        edit: NewEdit,
+        edit: Checked<NewEdit>,
     ) -> Result<Receipt> {
-        let NewEdit { message, parts, metadata_json, keeps_erased } = edit;
+        let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.by(caller);
         let encoded = |part: NewPart| {
             let input = tx::PartInput::from_client(&part);
             (part, input)
@@ -375,21 +363,5 @@ impl History {
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         self.rewrite(session, caller, expected_revision, rewrites::Change::Redo).await
-    }
-}
-
-/// A part that joins an open message.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OpenPart {
-    /// A part with its body.
-    Whole(NewPart),
-    /// A draft that closes with its text so far.
-    Ended(DraftEnd),
-}
-
-impl OpenPart {
-    /// A draft that closes, with optional metadata.
-    pub fn draft(id: PartId, metadata_json: Option<String>) -> Self {
-        Self::Ended(DraftEnd { draft: DraftName::Id(id), status: None, metadata_json, received: None })
     }
 }

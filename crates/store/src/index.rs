@@ -23,7 +23,7 @@ impl Index {
     /// Adds messages to the index, with the words of each; does nothing if they were indexed meanwhile.
     pub async fn add_words(&self, batch: Unindexed, words: Vec<Vec<String>>) -> Result<()> {
         let add = search::AddWords::new(&batch, words);
-        self.0.write(Mutation::derived("add_words", add.bytes()), move |tx| add.clone().apply(tx)).await
+        self.0.write(Mutation::derived("add_words", add.bytes()), move |tx| add.apply(tx)).await
     }
 
     /// The revision up to which a session's own messages are in the index.

@@ -46,17 +46,17 @@ impl Jobs {
     /// Records the range that the holder of a claim is about to have summarized: a change of it ends the job at once,
     /// and notifies the holder. An error if the claim is lost.
     pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
-        self.0.write(Mutation::change("plan"), move |tx| claiming::plan(tx, &claim, planned.clone())).await
+        self.0.write(Mutation::change("plan"), move |tx| claiming::plan(tx, &claim, &planned)).await
     }
 
     /// Commits a compaction.
     pub async fn commit(&self, commit: Commit) -> Result<Committed> {
-        self.0.write(Mutation::change("commit"), move |tx| commit.clone().apply(tx)).await
+        self.0.write(Mutation::change("commit"), move |tx| commit.apply(tx)).await
     }
 
     async fn end(&self, claim: Claim, end: jobs::End) -> Result<()> {
         let end = jobs::EndJob { claim, end };
-        self.0.write(Mutation::change("end"), move |tx| end.clone().apply(tx)).await
+        self.0.write(Mutation::change("end"), move |tx| end.apply(tx)).await
     }
 
     /// Returns a job to the queue for another attempt, at this time.
@@ -82,7 +82,7 @@ impl Jobs {
     /// Records requests to models for a job, whatever its result.
     pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
         let add = AddRequests { session: claim.session, subject: Subject::Job(claim.job), requests };
-        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.clone().apply(tx)).await
+        self.0.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.apply(tx)).await
     }
 
     /// The rows from which a session's guards follow, besides its view.

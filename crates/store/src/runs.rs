@@ -1,5 +1,6 @@
 //! Runs, the prompts that wait for them, and their questions.
 
+use super::checked::Checked;
 use super::error::Result;
 use super::ledger::approvals::{self, EndApproval, RequestApproval};
 use super::ledger::head::{Receipt, SessionKey};
@@ -33,7 +34,7 @@ impl Runs {
         takes_prompt: bool,
     ) -> Result<Receipt> {
         let acquire = AcquireRun { session, caller, lease_ms, takes_prompt };
-        self.0.write(Mutation::change("acquire_run"), move |tx| acquire.clone().apply(tx)).await
+        self.0.write(Mutation::change("acquire_run"), move |tx| acquire.apply(tx)).await
     }
 
     /// Extends the lease of a run, unless it was asked to stop.
@@ -47,10 +48,11 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         epoch: Epoch,
-        failure: Option<String>,
+        failure: Checked<Option<String>>,
     ) -> Result<Receipt> {
+        let (failure, caller) = failure.by(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
-        self.0.write(Mutation::change("release_run"), move |tx| release.clone().apply(tx)).await
+        self.0.write(Mutation::change("release_run"), move |tx| release.apply(tx)).await
     }
 
     /// Asks a session's active run to stop, or ends it at once. The receipt has the run's id.
@@ -62,7 +64,7 @@ impl Runs {
         is_forced: bool,
     ) -> Result<Receipt> {
         let cancel = CancelRun { session, caller, epoch, is_forced };
-        self.0.write(Mutation::change("cancel_run"), move |tx| cancel.clone().apply(tx)).await
+        self.0.write(Mutation::change("cancel_run"), move |tx| cancel.apply(tx)).await
     }
 
     /// The run with this id.
@@ -109,9 +111,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        new: NewPrompt,
+        new: Checked<NewPrompt>,
     ) -> Result<Receipt> {
-        let NewPrompt { parts, delivery, metadata_json, rewind } = new;
+        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.by(caller);
         let encoded = |part: NewPart| {
             let input = PartInput::from_client(&part);
             (part, input)
@@ -119,13 +121,13 @@ impl Runs {
         let parts = parts.into_iter().map(encoded).collect();
         let submit = SubmitPrompt { session, caller, expected_revision, rewind, delivery, metadata_json, parts };
         let mutation = Mutation::content("submit_prompt", submit.bytes());
-        self.0.write(mutation, move |tx| submit.clone().apply(tx)).await
+        self.0.write(mutation, move |tx| submit.apply(tx)).await
     }
 
     /// Changes the queue. The receipt has the prompt's id.
     pub async fn change_queue(&self, session: SessionKey, caller: Requester, change: QueueChange) -> Result<Receipt> {
         let change = ChangeQueue { session, caller, change };
-        self.0.write(Mutation::content("change_queue", 0), move |tx| change.clone().apply(tx)).await
+        self.0.write(Mutation::content("change_queue", 0), move |tx| change.apply(tx)).await
     }
 
     /// A prompt of a session.
@@ -151,10 +153,11 @@ impl Runs {
         &self,
         session: SessionKey,
         caller: Requester,
-        question: Question,
+        question: Checked<Question>,
     ) -> Result<Receipt> {
+        let (question, caller) = question.by(caller);
         let request = RequestApproval { session, caller, question };
-        self.0.write(Mutation::change("request_approval"), move |tx| request.clone().apply(tx)).await
+        self.0.write(Mutation::change("request_approval"), move |tx| request.apply(tx)).await
     }
 
     /// Answers a question, once; without an answer it is withdrawn. The receipt has its id.
@@ -163,10 +166,11 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         approval: ApprovalId,
-        answer: Option<Answer>,
+        answer: Checked<Option<Answer>>,
     ) -> Result<Receipt> {
+        let (answer, caller) = answer.by(caller);
         let end = EndApproval { session, caller, approval, answer };
-        self.0.write(Mutation::change("end_approval"), move |tx| end.clone().apply(tx)).await
+        self.0.write(Mutation::change("end_approval"), move |tx| end.apply(tx)).await
     }
 
     /// An approval of a session.

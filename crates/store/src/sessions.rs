@@ -1,5 +1,6 @@
 //! Sessions: making, finding, changing, forking and listing them.
 
+use super::checked::Checked;
 use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
@@ -133,13 +134,14 @@ impl Sessions {
 
     /// Adds a label to a session, or removes one.
     pub async fn change_label(&self, key: SessionKey, change: LabelChange, caller: Requester) -> Result<Receipt> {
-        self.0.write(Mutation::derived("label", 0), move |tx| labels::change(tx, key, change.clone(), &caller)).await
+        self.0.write(Mutation::derived("label", 0), move |tx| labels::change(tx, key, &change, &caller)).await
     }
 
     /// Makes a session; true if it existed.
-    pub async fn create(&self, create: CreateSession, caller: Requester) -> Result<(SessionKey, bool)> {
+    pub async fn create(&self, create: Checked<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
+        let (create, caller) = create.by(caller);
         self.0.memberships.expect(&create.tenant);
-        self.0.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
+        self.0.write(Mutation::session("create"), move |tx| create.apply(tx, &caller)).await
     }
 
     /// The answer to an earlier request with the same id, if there was one.
@@ -148,8 +150,9 @@ impl Sessions {
     }
 
     /// Changes a session.
-    pub async fn update(&self, key: SessionKey, update: UpdateSession, caller: Requester) -> Result<Receipt> {
-        self.0.write(Mutation::change("update"), move |tx| update.clone().apply(tx, key, &caller)).await
+    pub async fn update(&self, key: SessionKey, update: Checked<UpdateSession>, caller: Requester) -> Result<Receipt> {
+        let (update, caller) = update.by(caller);
+        self.0.write(Mutation::change("update"), move |tx| update.apply(tx, key, &caller)).await
     }
 
     /// Archives or restores a session.
@@ -158,8 +161,14 @@ impl Sessions {
     }
 
     /// Forks a session; true if the fork existed.
-    pub async fn fork(&self, key: SessionKey, fork: ForkSession, caller: Requester) -> Result<(SessionKey, bool)> {
-        self.0.write(Mutation::change("fork"), move |tx| fork.clone().apply(tx, key, &caller)).await
+    pub async fn fork(
+        &self,
+        key: SessionKey,
+        fork: Checked<ForkSession>,
+        caller: Requester,
+    ) -> Result<(SessionKey, bool)> {
+        let (fork, caller) = fork.by(caller);
+        self.0.write(Mutation::change("fork"), move |tx| fork.apply(tx, key, &caller)).await
     }
 
     /// The number of sessions.

@@ -83,7 +83,7 @@ impl Shared {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         mutation: Mutation,
-        apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        apply: impl Fn(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.writer.write(mutation, apply).await
     }

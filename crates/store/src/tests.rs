@@ -260,7 +260,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
         for _ in 0..often {
             assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
         }
-        store.sessions().create(new_session(), Requester::default()).await.expect("created");
+        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("created");
     }
 }
 
@@ -271,12 +271,16 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
-    let (key, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
+    let (key, _) = store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
     let entry =
         AppendInput { message: open, token_counts: None, reports_overflow: false, received: None, keeps_erased: false };
-    store.history().append(key, Requester::default(), None, vec![entry]).await.expect("appended");
+    store
+        .history()
+        .append(key, Requester::default(), None, Checked::own((vec![entry], WithAppend::default())))
+        .await
+        .expect("appended");
     let is_open = async || store.views().source(key, None).await.expect("read").first_open.is_some();
 
     clock.advance(999);
@@ -335,7 +339,9 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     tokio::spawn(writer);
     let mut keys = Vec::new();
     for _ in 0..3 {
-        keys.push(store.sessions().create(new_session(), Requester::default()).await.expect("a session").0);
+        keys.push(
+            store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session").0,
+        );
     }
     let caller = || Requester { actor: "someone".to_owned(), ..Requester::default() };
     // The last mutation of the list is longer than a page.
@@ -348,7 +354,11 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
             keeps_erased: false,
         };
         let entries = (0..messages).map(|_| entry()).collect();
-        store.history().append(keys[session], caller(), None, entries).await.expect("appended");
+        store
+            .history()
+            .append(keys[session], caller(), None, Checked::own((entries, WithAppend::default())))
+            .await
+            .expect("appended");
     }
     let head = store.log().head_seq();
     let memberships = &store.log().0.memberships;
@@ -384,7 +394,8 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
     tokio::spawn(writer);
-    let (session, _) = store.sessions().create(new_session(), Requester::default()).await.expect("a session");
+    let (session, _) =
+        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
     let mut ids = Vec::new();
     let mut random = 7_u64;
     let mut choose = |count: usize| {
@@ -402,8 +413,11 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
                 received: None,
                 keeps_erased: false,
             };
-            let appended =
-                store.history().append(session, Requester::default(), None, vec![entry]).await.expect("appended");
+            let appended = store
+                .history()
+                .append(session, Requester::default(), None, Checked::own((vec![entry], WithAppend::default())))
+                .await
+                .expect("appended");
             ids.push(MessageId(appended.ids[0]));
             continue;
         }
@@ -430,7 +444,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
         let rewrite = rewrites::Rewrite { session, caller: Requester::default(), expected_revision: None, change };
         let is_rolled_back = choose(5) == 0;
         let written = store.history().0.write(Mutation::change("test"), move |tx| {
-            let written = rewrite.clone().apply(tx)?;
+            let written = rewrite.apply(tx)?;
             if is_rolled_back { Err(Error::Database("refused".to_owned())) } else { Ok(written) }
         });
         // Refusals are as good as any other step.

@@ -7,7 +7,7 @@ use super::error::Result;
 use super::integrity::copies::{CheckedCopy, OnProgress};
 use super::integrity::log_check::Finding;
 use super::integrity::scrub_state::ScrubState;
-use super::integrity::verify::{self, Checked};
+use super::integrity::verify::{self, CheckedChains};
 use super::ledger::head::SessionKey;
 use super::ledger::spending::{self, Spent};
 use super::ledger::statistics::{self, Statistics};
@@ -32,7 +32,7 @@ pub struct Upkeep(pub(super) Arc<Shared>);
 impl Upkeep {
     /// Checks one session's chain, or all chains and the log, against the rows; findings are sent to `found` as they
     /// occur.
-    pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
+    pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<CheckedChains> {
         verify::run(&self.0.readers, session.map(|session| session.0), &found, &|_| {}).await
     }
 

@@ -114,7 +114,7 @@ struct Call<T, F> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Apply for Call<T, F> {
+impl<T: Send, F: Fn(&mut Tx<'_>) -> Result<T> + Send> Apply for Call<T, F> {
     fn apply(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         match (self.apply)(tx) {
             Err(error) if error.is_of_database() => Err(error),
@@ -168,7 +168,7 @@ impl WriterHandle {
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         mutation: Mutation,
-        apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        apply: impl Fn(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let share = turns::share();
         let bytes = mutation.bytes.saturating_add(limits::MUTATION_BYTES);

@@ -87,16 +87,16 @@ async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
         let open = async || Running::open(&directory, Durability::Full).await.expect("no hang").expect("it opens");
         let store = open().await;
         let new = NewSession { client_id: Some("s".to_owned()), ..NewSession::default() };
-        store.app.create_session(new).await.expect("a session");
+        store.app.sessions().create(new).await.expect("a session");
         store.settle_for_sure().await.expect("nothing to do");
         // All later calls fail, too: the locks of background readers come between those of the write and of its answer.
         disk.arm(Fault { call: Call::ShmLock, nth, lasting: true, failure: Failure::Eio });
-        let archived = store.app.archive_session("s").await;
+        let archived = store.app.sessions().archive("s").await;
         let untouched = disk.struck().is_empty();
         disk.repair();
         store.stop().await.expect("it stops");
         let store = open().await;
-        let state = store.app.get_session("s").await.expect("the session").session.state;
+        let state = store.app.sessions().get("s").await.expect("the session").session.state;
         match archived {
             Err(error) if error.reason == Reason::AnswerLost => {
                 lost += 1;

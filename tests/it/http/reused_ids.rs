@@ -213,7 +213,8 @@ impl Script {
         let target = WriteTarget::New(Box::new(message));
         let start = WriteStart { session: self.session.clone(), target, request_id: "write".to_owned() };
         let frames = [WriteFrame::Words(words), WriteFrame::End(end)].map(Ok::<_, Error>);
-        crate::support::soon("an answer", self.served.test.app.write_message(start, stream::iter(frames))).await
+        let written = self.served.test.app.messages().write(start, stream::iter(frames));
+        crate::support::soon("an answer", written).await.map(|written| written.answer)
     }
 
     /// Sends everything again, and other requests under the same ids.
@@ -262,7 +263,7 @@ impl Script {
 
     async fn erase(&self, target: EraseTarget) {
         let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-        match self.served.test.app.erase(&self.session, request).await {
+        match self.served.test.app.content().erase(&self.session, request).await {
             Ok(_) => {}
             Err(error) => assert_eq!(error.reason, Reason::NothingToErase),
         }
@@ -375,14 +376,14 @@ async fn another_session_s_erased_words_are_other_words_here() {
     for session in [&first, &second] {
         let target = EraseTarget::Messages(vec!["u1".to_owned()]);
         let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
-        test.app.erase(session, request).await.expect("erased");
+        test.app.content().erase(session, request).await.expect("erased");
     }
     for (session, words, is_same) in
         [(&first, "one", true), (&first, "two", false), (&second, "two", true), (&second, "one", false)]
     {
         let message =
             NewMessage { client_id: Some("u1".to_owned()), ..NewMessage::sealed(Role::User, vec![text(words)]) };
-        let answer = test.app.append(session, vec![message], None, None).await;
+        let answer = test.app.messages().append(session, vec![message], None, None).await;
         match is_same {
             true => assert_eq!(answer.expect("a repetition").existed_count, 1),
             false => assert_eq!(answer.expect_err("other words").reason, Reason::ClientIdReused),

@@ -284,7 +284,7 @@ async fn a_long_poll_waits_for_one_answer() {
     let appending = async {
         served.append("other", "not this").await;
         // The poll may begin after this; then it gets one of the next.
-        served.test.until("the poll waits", async || served.test.app.stream_count() > 0).await;
+        served.test.until("the poll waits", async || served.test.app.events().stream_count() > 0).await;
         served.append("s", "this").await
     };
     let (polled, appended) = tokio::join!(waiting, appending);

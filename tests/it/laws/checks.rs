@@ -92,7 +92,7 @@ pub(super) async fn statuses_agree(test: &TestApp, session: &str, at: Revision, 
         ListMessages { page_size: 1_000, as_of: Some(at), derived: true, records: true, ..ListMessages::default() };
     let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
     loop {
-        let page = test.app.list_messages(session, list.clone()).await.expect("a page");
+        let page = test.app.messages().list(session, list.clone()).await.expect("a page");
         for (message, status) in page.messages.iter().zip(&page.statuses) {
             let contains = |range: &RevisionRange| range.contains(message.revision);
             let is_empty = view.empty.iter().any(contains);

@@ -37,8 +37,8 @@ impl Fixture {
             expected_revision: None,
         };
         let session = self.sessions[at].id.clone();
-        let would = app.erase(&session, request(true)).await?;
-        let erased = app.erase(&session, request(false)).await?;
+        let would = app.content().erase(&session, request(true)).await?;
+        let erased = app.content().erase(&session, request(false)).await?;
         // A compaction may have written a summary of it meanwhile.
         let said = |of: &Erased| (of.session, of.sizes.messages, of.sizes.parts, of.sizes.forks, of.existed);
         assert_eq!(said(&would), said(&erased));
@@ -48,7 +48,7 @@ impl Fixture {
         for session in &mut self.sessions {
             let mut has_lost = false;
             for written in session.written.iter_mut().filter(|written| written.original == original) {
-                let (found, _, _) = app.get_message(&session.id, &written.id.to_string()).await?;
+                let (found, _, _) = app.messages().get(&session.id, &written.id.to_string()).await?;
                 written.erase(&found);
                 has_lost = true;
             }

@@ -15,19 +15,19 @@ async fn what_cannot_be_ended_keeps_nothing_else_from_its_time() {
     let damaged = test.manual_session().await;
     acquire(&test.app, &damaged).await;
     let in_run = test.app.clone().in_run(1);
-    in_run.append(&damaged, conversation("a1 open"), None, None).await.expect("appended");
+    in_run.messages().append(&damaged, conversation("a1 open"), None, None).await.expect("appended");
     let words = NewDraftText { kind: DraftKind::Text, part: None, client_id: None, offset: 0, delta: "x".to_owned() };
-    in_run.append_draft(&damaged, "a1", words).await.expect("the words are taken");
+    in_run.messages().append_draft(&damaged, "a1", words).await.expect("the words are taken");
     drop(in_run);
     let directory = test.stop().await;
     let test = TestApp::altered(directory.path(), "update draft set kind = 99").await;
     let whole = test.manual_session().await;
     acquire(&test.app, &whole).await;
     let limited = Question { default_choice: Some("no".to_owned()), timeout_ms: Some(10 * SECOND_MS), ..question() };
-    let (asked, _) = test.app.request_approval(&whole, limited).await.expect("asked");
+    let (asked, _) = test.app.approvals().request(&whole, limited).await.expect("asked").answer;
     pass(&test, 11 * SECOND_MS).await;
     assert_eq!(ended(&newest(&test, &whole).await), Some(RunEndReason::Lost));
-    let asked = test.app.get_approval(&whole, &asked.id.to_string()).await.expect("the question");
+    let asked = test.app.approvals().get(&whole, &asked.id.to_string()).await.expect("the question");
     assert!(asked.end.is_some(), "the default holds");
     assert_eq!(ended(&newest(&test, &damaged).await), None, "its words cannot be read");
 }
@@ -40,14 +40,14 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
     for words in ["taken", "withdrawn", "waits"] {
         submit(&test.app, &session, words, Delivery::Queue).await;
     }
-    test.app.take_prompt(&session, 1, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
     let waiting = queue(&test, &session).await;
-    test.app.withdraw_prompt(&session, &waiting[0]).await.expect("withdrawn");
-    let asked = test.app.request_approval(&session, question()).await.expect("asked").0;
-    test.app.answer_approval(&session, &asked.id.to_string(), answer("no")).await.expect("answered");
-    test.app.request_approval(&session, question()).await.expect("asked");
-    test.app.cancel_run(&session, CancelRun::default()).await.expect("asked to stop");
-    test.app.release_run(&session, 1, None).await.expect("released");
+    test.app.prompts().withdraw(&session, &waiting[0]).await.expect("withdrawn");
+    let asked = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;
+    test.app.approvals().answer(&session, &asked.id.to_string(), answer("no")).await.expect("answered");
+    test.app.approvals().request(&session, question()).await.expect("asked");
+    test.app.runs().cancel(&session, CancelRun::default()).await.expect("asked to stop");
+    test.app.runs().release(&session, 1, None).await.expect("released");
     acquire(&test.app, &session).await;
     assert_eq!(test.findings().await, []);
     let closed = test.stop().await;

@@ -19,11 +19,11 @@ async fn a_page_of_the_queue_is_the_queue_of_one_moment() {
         // The last one overtakes all others, again and again.
         for turn in 0..200 {
             let (first, last) = ((PROMPTS - turn % PROMPTS) % PROMPTS, PROMPTS - 1 - turn % PROMPTS);
-            app.move_prompt(&moved, &ids[last], Some(&ids[first])).await.expect("moved");
+            app.prompts().reorder(&moved, &ids[last], Some(&ids[first])).await.expect("moved");
         }
     });
     while !moving.is_finished() {
-        let (page, _) = test.app.list_prompts(&session, false, 1_000, "").await.expect("the queue");
+        let (page, _) = test.app.prompts().list(&session, false, 1_000, "").await.expect("the queue");
         let shown: BTreeSet<_> = page.iter().map(|prompt| prompt.id).collect();
         assert_eq!((page.len(), shown.len()), (PROMPTS, PROMPTS), "each prompt is there once");
     }

@@ -15,7 +15,7 @@ fn again(words: &str, to: RewindTo<'static>) -> NewPrompt<'static> {
 }
 
 async fn refused(caller: &Caller, session: &str, new: NewPrompt<'_>) -> Error {
-    caller.submit_prompt(session, new).await.expect_err("it is refused")
+    caller.prompts().submit(session, new).await.expect_err("it is refused")
 }
 
 #[tokio::test]
@@ -26,10 +26,11 @@ async fn a_message_is_sent_again_in_one_change() {
     let waits = submit(&test.app, &session, "waits", Delivery::Queue).await;
     let run = acquire(&test.by("ada"), &session).await;
     let ada = test.by("ada").in_run(run.epoch);
-    ada.append(&session, conversation("a3 \"third\" call=c1 open"), None, None).await.expect("appended");
+    ada.messages().append(&session, conversation("a3 \"third\" call=c1 open"), None, None).await.expect("appended");
     let before = test.revision(&session).await;
     let pat = test.once("edit", "u2");
-    let sent = pat.submit_prompt(&session, again("two, better", RewindTo::Message("a1"))).await.expect("it waits");
+    let sent =
+        pat.prompts().submit(&session, again("two, better", RewindTo::Message("a1"))).await.expect("it waits").answer;
 
     let events: Vec<Event> = test.events().await.into_iter().filter(|event| event.revision > before).collect();
     let kinds: Vec<EventKind> = events.iter().map(|event| event.body.kind()).collect();
@@ -40,23 +41,28 @@ async fn a_message_is_sent_again_in_one_change() {
     assert_eq!(queue(&test, &session).await, [waits, sent.0.to_string()], "others keep their turn");
     // The run was at work on what is left out.
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled));
-    assert_eq!(test.app.get_message(&session, "a3").await.expect("kept").0.finish.reason, Some(FinishReason::Aborted));
-    let late = ada.append(&session, conversation("a4 \"late\""), None, None).await.expect_err("its run is over");
+    assert_eq!(
+        test.app.messages().get(&session, "a3").await.expect("kept").0.finish.reason,
+        Some(FinishReason::Aborted)
+    );
+    let late =
+        ada.messages().append(&session, conversation("a4 \"late\""), None, None).await.expect_err("its run is over");
     assert_eq!(late.reason, Reason::RunLost);
 
     let before = test.revision(&session).await;
-    let repeated = test.once("edit", "u2").submit_prompt(&session, again("two, better", RewindTo::Message("a1"))).await;
-    assert_eq!(repeated.expect("the first answer"), sent);
+    let repeated =
+        test.once("edit", "u2").prompts().submit(&session, again("two, better", RewindTo::Message("a1"))).await;
+    assert_eq!(repeated.expect("the first answer").answer, sent);
     assert_eq!(test.revision(&session).await, before, "nothing is left out twice");
 
     drop((ada, pat));
     let test = test.restart().await;
     assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
-    test.app.undo(&session, None).await.expect("undone");
+    test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
-    test.app.redo(&session, None).await.expect("redone");
+    test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
-    test.app.take_prompt(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
+    test.app.prompts().take(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
     let view = shown(&test.context(&session).await);
     assert_eq!(view, ["user shown: one", "assistant shown: first", "user shown: two, better"]);
     assert_eq!(test.findings().await, []);
@@ -68,9 +74,9 @@ async fn a_prompt_may_begin_a_conversation_anew() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"first\"").await;
     let interrupting = NewPrompt { delivery: Delivery::Interrupt, ..again("anew", RewindTo::Start) };
-    test.app.submit_prompt(&session, interrupting).await.expect("it waits");
+    test.app.prompts().submit(&session, interrupting).await.expect("it waits");
     assert_eq!(shown(&test.context(&session).await), Vec::<String>::new());
-    let taken = test.app.acquire_run(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
+    let taken = test.app.runs().acquire(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
     assert_eq!(test.history(&session).await.last().map(|message| message.id), taken.message());
     assert_eq!(shown(&test.context(&session).await), ["user shown: anew"]);
     assert_eq!(test.findings().await, []);
@@ -82,7 +88,7 @@ async fn a_rewind_that_cannot_be_is_refused_with_its_prompt() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 call=c1\nu2 \"two\"\na2 \"be\" open").await;
     let read = test.revision(&session).await;
-    test.app.pin(&session, "u1").await.expect("pinned");
+    test.app.messages().pin(&session, "u1").await.expect("pinned");
     let before = test.revision(&session).await;
     acquire(&test.app, &session).await;
     let stale = NewPrompt { expected_revision: Some(read), ..again("x", RewindTo::Start) };
@@ -104,7 +110,7 @@ async fn a_rewind_that_cannot_be_is_refused_with_its_prompt() {
     assert_eq!(ended(&newest(&test, &session).await), None);
     // What is no change of history, such as the run, is none to the precondition.
     let read = NewPrompt { expected_revision: Some(before), ..again("x", RewindTo::Message("u1")) };
-    test.app.submit_prompt(&session, read).await.expect("it waits");
+    test.app.prompts().submit(&session, read).await.expect("it waits");
     assert_eq!(test.findings().await, []);
 }
 
@@ -120,19 +126,21 @@ fn naming(id: &str, output: &str, message: &str) -> NewPart {
 async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    test.app.append(&session, conversation("u1 \"where?\""), None, None).await.expect("appended");
+    test.app.messages().append(&session, conversation("u1 \"where?\""), None, None).await.expect("appended");
     let reply = conversation("a1 \"I ask\" call=c1 call=c2");
-    test.by("ada").append(&session, reply, None, None).await.expect("appended");
+    test.by("ada").messages().append(&session, reply, None, None).await.expect("appended");
     let asks = test.history(&session).await[1].id;
     let metadata_json = Some("{\"of\":\"the page\"}".to_owned());
     // One names its call, the other is paired when it is sent.
     let parts = vec![result("c1", "first"), naming("c2", "second", "a1")];
     let (sent, _) = test
         .by("pat")
-        .submit_prompt(&session, NewPrompt { metadata_json: metadata_json.clone(), ..NewPrompt::of(parts) })
+        .prompts()
+        .submit(&session, NewPrompt { metadata_json: metadata_json.clone(), ..NewPrompt::of(parts) })
         .await
-        .expect("they wait");
-    let waiting = test.app.list_prompts(&session, false, 0, "").await.expect("the queue").0;
+        .expect("they wait")
+        .answer;
+    let waiting = test.app.prompts().list(&session, false, 0, "").await.expect("the queue").0;
     for part in &waiting[0].parts {
         let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?}") };
         assert_eq!(result.answers, Answers::In(asks.to_string()), "an answer knows its call");
@@ -141,7 +149,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let words = submit(&test.app, &session, "and then?", Delivery::Queue).await;
 
     let test = test.restart().await;
-    let acquired = test.by("bob").acquire_run(&session, None, true).await.expect("acquired");
+    let acquired = test.by("bob").runs().acquire(&session, None, true).await.expect("acquired");
     assert_eq!(acquired.prompt.map(|taken| taken.id), Some(sent));
     let message = test.history(&session).await.pop().expect("their message");
     assert_eq!((message.role, message.actor.as_str()), (Role::Tool, "pat"));
@@ -183,27 +191,27 @@ async fn a_call_is_answered_by_one_prompt() {
     }
     assert_eq!(test.revision(&session).await, before, "nothing was written");
     // Two pages have the result of one tool.
-    let first = test.app.submit_prompt(&session, words("c1")).await.expect("it waits").0.to_string();
+    let first = test.app.prompts().submit(&session, words("c1")).await.expect("it waits").answer.0.to_string();
     let answered = refused(&test.app, &session, words("c1")).await;
     assert_eq!((answered.reason, answered.metadata["call_id"].as_str()), (Reason::CallAnswered, "c1"));
-    test.app.submit_prompt(&session, words("c2")).await.expect("the other call waits");
+    test.app.prompts().submit(&session, words("c2")).await.expect("the other call waits");
     // What is withdrawn answers nothing.
-    test.app.withdraw_prompt(&session, &first).await.expect("withdrawn");
-    test.app.submit_prompt(&session, words("c1")).await.expect("it waits");
+    test.app.prompts().withdraw(&session, &first).await.expect("withdrawn");
+    test.app.prompts().submit(&session, words("c1")).await.expect("it waits");
     let epoch = acquire(&test.app, &session).await.epoch;
     for _ in 0..2 {
-        test.app.take_prompt(&session, epoch, Wanted::First).await.expect("taken");
+        test.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken");
     }
     let named = NewPrompt::of(vec![naming("c1", "x", "a2")]);
     assert_eq!(refused(&test.app, &session, named).await.reason, Reason::CallAnswered);
     assert_eq!(refused(&test.app, &session, words("c2")).await.reason, Reason::CallNotFound, "none waits");
     // A rewind behind the calls has them wait again, in a fork, too.
-    let fork = test.app.fork_session(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
+    let fork = test.app.sessions().fork(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&fork, &session] {
-        test.app.rewind(session, "a2", None).await.expect("rewound");
-        test.app.submit_prompt(session, NewPrompt::of(vec![naming("c2", "anew", "a2")])).await.expect("it waits");
-        test.app.acquire_run(session, None, true).await.map(drop).or_else(busy).expect("acquired");
+        test.app.messages().rewind(session, "a2", None).await.expect("rewound");
+        test.app.prompts().submit(session, NewPrompt::of(vec![naming("c2", "anew", "a2")])).await.expect("it waits");
+        test.app.runs().acquire(session, None, true).await.map(drop).or_else(busy).expect("acquired");
     }
     assert!(shown(&test.context(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
     assert_eq!(test.findings().await, []);
@@ -214,17 +222,23 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"where?\"\na1 call=c1\nu2 \"and?\"\na2 call=c2").await;
-    let fork = test.app.fork_session(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
+    let fork = test.app.sessions().fork(&session, longhand::app::sessions::ForkPoint::default(), None, String::new());
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&session, &fork] {
         let mut ids = Vec::new();
         for call in ["c1", "c2"] {
-            let sent = test.app.submit_prompt(session, NewPrompt::of(vec![result(call, "x")])).await.expect("it waits");
+            let sent = test
+                .app
+                .prompts()
+                .submit(session, NewPrompt::of(vec![result(call, "x")]))
+                .await
+                .expect("it waits")
+                .answer;
             ids.push(sent.0.to_string());
         }
         ids.push(submit(&test.app, session, "words", Delivery::Queue).await);
         let before = test.revision(session).await;
-        test.app.rewind(session, "a1", None).await.expect("rewound");
+        test.app.messages().rewind(session, "a1", None).await.expect("rewound");
         assert_eq!(queue(&test, session).await, [ids[0].clone(), ids[2].clone()], "the others stay");
         let key = session.parse().expect("an id");
         let events = test.events().await.into_iter().filter(|event| event.session_id == key);
@@ -233,7 +247,7 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
             .map(|event| (event.body.kind(), event.ends_mutation))
             .collect();
         assert_eq!(kinds, [(EventKind::PromptWithdrawn, false), (EventKind::SessionRewound, true)]);
-        test.app.submit_prompt(session, again("anew", RewindTo::Start)).await.expect("it waits");
+        test.app.prompts().submit(session, again("anew", RewindTo::Start)).await.expect("it waits");
         assert_eq!(queue(&test, session).await.len(), 2, "the words, and the new ones");
     }
     assert_eq!(test.findings().await, []);
@@ -245,10 +259,10 @@ async fn a_prompt_takes_the_place_of_results_that_its_rewind_withdraws() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"where?\"\na1 call=c1").await;
     let first = submit(&test.app, &session, "first", Delivery::Steer).await;
-    test.app.submit_prompt(&session, NewPrompt::of(vec![result("c1", "x")])).await.expect("it waits");
+    test.app.prompts().submit(&session, NewPrompt::of(vec![result("c1", "x")])).await.expect("it waits");
     let last = submit(&test.app, &session, "last", Delivery::Queue).await;
     let steering = NewPrompt { delivery: Delivery::Steer, ..again("anew", RewindTo::Message("u1")) };
-    let sent = test.app.submit_prompt(&session, steering).await.expect("it waits").0.to_string();
+    let sent = test.app.prompts().submit(&session, steering).await.expect("it waits").answer.0.to_string();
     assert_eq!(queue(&test, &session).await, [first, sent, last], "behind what steers, before what queues");
     assert_eq!(test.findings().await, []);
 }

@@ -200,7 +200,7 @@ async fn every_text_of_every_call_that_writes_passes_the_rules() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"go\"\na1 \"x\"\na2 open").await;
     let question = super::question("ok?");
-    let approval = test.app.request_approval(&session, question).await.expect("asked").0.id.to_string();
+    let approval = test.app.approvals().request(&session, question).await.expect("asked").answer.0.id.to_string();
     let (routes, _health) = longhand::grpc::router(test.longhand.clone()).await;
     let guard = routes.in_process();
     let router = longhand::http::router(guard.clone(), move |path, head| guard.check(path, head));

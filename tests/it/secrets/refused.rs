@@ -38,7 +38,7 @@ fn left_in(text: &str) -> Vec<&'static str> {
 
 /// Everything that a reader of the session gets, without ids and times.
 async fn read(test: &TestApp, session: &str) -> String {
-    let (message, drafts, _) = test.app.get_message(session, "a1").await.expect("the message");
+    let (message, drafts, _) = test.app.messages().get(session, "a1").await.expect("the message");
     let parts: Vec<_> = message.parts.iter().map(|part| (&part.body, &part.client_id)).collect();
     let drafts: Vec<_> = drafts.iter().map(|draft| (&draft.text, &draft.kind)).collect();
     let view = crate::support::shown(&test.context(session).await);
@@ -50,13 +50,13 @@ const ENDS: [&str; 3] = ["sealed", "expired", "cancelled"];
 
 async fn end(test: &TestApp, session: &str, how: &str) {
     match how {
-        "sealed" => drop(test.app.finish_message(session, "a1", NewFinish::default(), None).await.expect("sealed")),
+        "sealed" => drop(test.app.messages().finish(session, "a1", NewFinish::default(), None).await.expect("sealed")),
         "expired" => {
             test.clock.advance(3_600_000);
             test.longhand.store().jobs().wake().await.expect("what is over ends");
         }
         _ => drop(
-            test.app.cancel_run(session, longhand::app::runs::CancelRun { force: true, ..Default::default() }).await,
+            test.app.runs().cancel(session, longhand::app::runs::CancelRun { force: true, ..Default::default() }).await,
         ),
     }
 }
@@ -64,9 +64,9 @@ async fn end(test: &TestApp, session: &str, how: &str) {
 /// A message of a run that has a call, so that a tool's output has where it belongs.
 async fn open(test: &TestApp) -> String {
     let session = test.manual_session().await;
-    let epoch = test.app.acquire_run(&session, None, false).await.expect("a run").run.epoch;
+    let epoch = test.app.runs().acquire(&session, None, false).await.expect("a run").run.epoch;
     let messages = conversation("u1 \"go\"\na0 call=c0\na1 open");
-    test.app.clone().in_run(epoch).append(&session, messages, None, None).await.expect("appended");
+    test.app.clone().in_run(epoch).messages().append(&session, messages, None, None).await.expect("appended");
     session
 }
 
@@ -82,13 +82,13 @@ async fn of_a_draft_that_is_refused_nothing_stays_however_the_secret_is_cut() {
             let before = test.number(bytes);
             let live = SubscribeRequest { sessions: vec![session.clone()], live: true, ..Default::default() };
             let at = BEFORE.len() + cut;
-            test.app.append_draft(&session, "a1", words(kind, 0, &whole[..at])).await.expect("it may go on");
+            test.app.messages().append_draft(&session, "a1", words(kind, 0, &whole[..at])).await.expect("it may go on");
             if cut % 7 == number {
                 test = test.kill().await;
                 test.longhand.store().apply_secret_rules(rules(Action::Refuse)).expect("the key is there");
             }
-            let mut watch = Watch::new(test.app.subscribe(live).await.expect("a stream"));
-            let refused = test.app.append_draft(&session, "a1", words(kind, at, &whole[at..])).await;
+            let mut watch = Watch::new(test.app.events().subscribe(live).await.expect("a stream"));
+            let refused = test.app.messages().append_draft(&session, "a1", words(kind, at, &whole[at..])).await;
             let error = refused.expect_err("a secret");
             assert_eq!((error.reason, error.metadata["rule"].as_str()), (Reason::SecretRefused, "hush"));
             let what = format!("{kind:?} cut at {cut}");
@@ -98,15 +98,15 @@ async fn of_a_draft_that_is_refused_nothing_stays_however_the_secret_is_cut() {
             assert_eq!(test.number(rows), 0, "{what}");
             // It takes nothing more, and does not close.
             for (offset, delta) in [(whole.len(), " more"), (at, "x"), (0, "from the beginning")] {
-                let more = test.app.append_draft(&session, "a1", words(kind, offset, delta)).await;
+                let more = test.app.messages().append_draft(&session, "a1", words(kind, offset, delta)).await;
                 assert_eq!(more.expect_err("it is refused").reason, Reason::SecretRefused, "{what}: {delta}");
             }
             let draft = DraftName::Client("d".to_owned());
             let ended = DraftEnd { draft, status: None, metadata_json: None, received: None };
-            let closed = test.app.append_parts(&session, "a1", vec![OpenPart::Ended(ended)]).await;
+            let closed = test.app.messages().append_parts(&session, "a1", vec![OpenPart::Ended(ended)]).await;
             assert_eq!(closed.expect_err("it is refused").reason, Reason::SecretRefused, "{what}");
             end(&test, &session, ENDS[cut % ENDS.len()]).await;
-            let message = test.app.get_message(&session, "a1").await.expect("the message").0;
+            let message = test.app.messages().get(&session, "a1").await.expect("the message").0;
             assert!(message.sealed_revision.is_some() && message.parts.is_empty(), "{what}: {message:?}");
             assert_eq!(test.number(bytes), before, "{what}: it counts for nothing");
             assert_eq!(left_in(&read(&test, &session).await), Vec::<&str>::new(), "{what}");
@@ -142,11 +142,11 @@ async fn a_stream_that_a_rule_ends_leaves_nothing_of_the_draft_and_keeps_the_oth
         ];
         let target = WriteTarget::Open("a1".to_owned());
         let begin = WriteStart { session: session.clone(), target, request_id: String::new() };
-        let written = soon("the answer", test.app.write_message(begin, stream::iter(frames))).await;
+        let written = soon("the answer", test.app.messages().write(begin, stream::iter(frames))).await;
         let error = written.expect_err("a secret");
         assert_eq!((error.reason, error.metadata["client_id"].as_str()), (Reason::SecretRefused, "d"), "{error:?}");
-        test.app.finish_message(&session, "a1", NewFinish::default(), None).await.expect("sealed");
-        let message = test.app.get_message(&session, "a1").await.expect("the message").0;
+        test.app.messages().finish(&session, "a1", NewFinish::default(), None).await.expect("sealed");
+        let message = test.app.messages().get(&session, "a1").await.expect("the message").0;
         let names: Vec<_> = message.parts.iter().filter_map(|part| part.client_id.as_deref()).collect();
         assert_eq!((names, left_in(&read(&test, &session).await)), (vec!["e"], Vec::new()), "cut at {cut}");
     }

@@ -55,7 +55,16 @@ async fn append(store: &Store, session: store::SessionKey) -> store::Result<()> 
         reports_overflow: false,
         keeps_erased: false,
     };
-    store.history().append(session, store::Requester::default(), None, vec![entry]).await.map(drop)
+    store
+        .history()
+        .append(
+            session,
+            store::Requester::default(),
+            None,
+            store::Checked::own((vec![entry], store::WithAppend::default())),
+        )
+        .await
+        .map(drop)
 }
 
 /// Has the address lead to another server.
@@ -91,7 +100,11 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
         }
     };
     soon("the other durability", said).await;
-    let (session, _) = store.sessions().create(super::new(), store::Requester::default()).await.expect("a session");
+    let (session, _) = store
+        .sessions()
+        .create(store::Checked::own(super::new()), store::Requester::default())
+        .await
+        .expect("a session");
     append(&store, session).await.expect("appended");
     append(&store, session).await.expect("appended");
 

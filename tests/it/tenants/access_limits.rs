@@ -15,7 +15,7 @@ fn new(expire_time: Option<Timestamp>) -> NewAccessToken {
 }
 
 async fn create(app: &Caller, expire_time: Option<Timestamp>) -> Result<AccessToken, Error> {
-    app.create_access_token(new(expire_time)).await.map(|(token, _)| token)
+    app.access_tokens().create(new(expire_time)).await.map(|(token, _)| token)
 }
 
 /// Makes as many tokens as a tenant may have.
@@ -32,14 +32,15 @@ fn limit_of<T>(answer: Result<T, Error>) -> String {
 }
 
 async fn revoke(app: &Caller, tokens: &[AccessToken]) {
-    for revoked in join_all(tokens.iter().map(async |token| app.revoke_access_token(&token.id.to_string()).await)).await
+    for revoked in
+        join_all(tokens.iter().map(async |token| app.access_tokens().revoke(&token.id.to_string()).await)).await
     {
         revoked.expect("revoked");
     }
 }
 
 async fn login(app: &Caller, test: &TestApp) -> Result<(), Error> {
-    let (secret, _) = app.create_console_link(NewAccessToken::default(), None).await?;
+    let (secret, _) = app.access_tokens().create_console_link(NewAccessToken::default(), None).await?;
     test.longhand.open_console(&secret, None).await.map(drop)
 }
 
@@ -50,9 +51,9 @@ async fn a_tenant_s_tokens_take_no_room_of_others() {
     let made = fill(&acme, None).await;
     assert_eq!(limit_of(create(&acme, None).await), "access tokens");
     create(&other, None).await.expect("another tenant has room of its own");
-    test.app.create_access_token(new(None)).await.expect("the operator has room");
+    test.app.access_tokens().create(new(None)).await.expect("the operator has room");
     let of_acme = NewAccessToken { tenant: Some("acme".to_owned()), ..new(None) };
-    test.app.create_access_token(of_acme).await.expect("the operator has room in the full tenant");
+    test.app.access_tokens().create(of_acme).await.expect("the operator has room in the full tenant");
     login(&acme, &test).await.expect("the console has room of its own");
     // Tokens that ended make room, at once.
     revoke(&acme, &made[..2]).await;
@@ -70,7 +71,7 @@ async fn tokens_that_ended_do_not_count_and_do_not_stay_for_ever() {
     let revoked = fill(&acme, None).await;
     revoke(&acme, &revoked).await;
     let current = create(&acme, None).await.expect("all others ended");
-    let listed = acme.list_access_tokens().await.expect("a list");
+    let listed = acme.access_tokens().list().await.expect("a list");
     let kept = usize::try_from(limits::ACCESS_TOKENS_ENDED_MAX).expect("a number");
     assert_eq!(listed.len(), kept + 1);
     assert!(listed.iter().any(|token| token.id == current.id));

@@ -27,7 +27,7 @@ fn new(metadata_json: Option<&str>, parent: Option<&str>) -> NewSession {
 }
 
 async fn create(app: &Caller, metadata_json: Option<&str>, parent: Option<&str>) -> Result<String, Error> {
-    Ok(app.create_session(new(metadata_json, parent)).await?.0.session.id.to_string())
+    Ok(app.sessions().create(new(metadata_json, parent)).await?.answer.0.session.id.to_string())
 }
 
 /// The reason of a refusal, and the field that it names.
@@ -53,29 +53,30 @@ async fn a_token_of_a_project_makes_and_keeps_sessions_inside_and_sees_no_others
         let refused = refusal(create(&bound, metadata, None).await);
         assert_eq!(refused, (Reason::InvalidField, Some("metadata_json".to_owned())), "{metadata:?}");
         let outside = create(&test.app, metadata, None).await.expect("a session");
-        assert_eq!(refusal(bound.get_session(&outside).await).0, Reason::SessionNotFound, "{metadata:?}");
+        assert_eq!(refusal(bound.sessions().get(&outside).await).0, Reason::SessionNotFound, "{metadata:?}");
         assert_eq!(refusal(create(&bound, INNER, Some(&outside)).await).0, Reason::SessionNotFound);
     }
     let inside = create(&bound, INNER, None).await.expect("a session");
     for metadata in OTHERS.into_iter().flatten() {
         let change = SessionChange { metadata_json: Some(metadata.to_owned()), ..SessionChange::default() };
-        let refused = refusal(bound.update_session(&inside, change).await);
+        let refused = refusal(bound.sessions().update(&inside, change).await);
         assert_eq!(refused, (Reason::InvalidField, Some("metadata_json".to_owned())), "{metadata}");
     }
     let title = SessionChange { title: Some("new".to_owned()), ..SessionChange::default() };
-    bound.update_session(&inside, title).await.expect("it stays inside");
+    bound.sessions().update(&inside, title).await.expect("it stays inside");
     // A fork has no metadata, and is of the project of its source.
-    let fork = bound.fork_session(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").0;
+    let fork =
+        bound.sessions().fork(&inside, ForkPoint::default(), None, String::new()).await.expect("a fork").answer.0;
     let fork = fork.session.id.to_string();
-    bound.get_session(&fork).await.expect("a fork is inside");
-    let listed = bound.list_sessions(&crate::support::all_sessions(100)).await.expect("a list").0;
+    bound.sessions().get(&fork).await.expect("a fork is inside");
+    let listed = bound.sessions().list(&crate::support::all_sessions(100)).await.expect("a list").0;
     let listed: Vec<String> = listed.iter().map(|info| info.session.id.to_string()).collect();
     assert_eq!(listed, [fork.clone(), inside.clone()]);
     // Others may move a session out, and its forks with it.
     let out = SessionChange { metadata_json: Some("{}".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&inside, out).await.expect("a change");
+    test.app.sessions().update(&inside, out).await.expect("a change");
     for left in [&inside, &fork] {
-        assert_eq!(refusal(bound.get_session(left).await).0, Reason::SessionNotFound);
+        assert_eq!(refusal(bound.sessions().get(left).await).0, Reason::SessionNotFound);
     }
 }
 
@@ -91,14 +92,14 @@ async fn a_token_of_a_tree_sees_a_session_and_what_is_below_it_at_any_depth() {
         inside.push(match depth % 2 {
             0 => create(&bound, None, Some(&last)).await.expect("a child"),
             _ => {
-                let fork = bound.fork_session(&last, ForkPoint::default(), None, String::new()).await;
+                let fork = bound.sessions().fork(&last, ForkPoint::default(), None, String::new()).await;
                 fork.expect("a fork").0.session.id.to_string()
             }
         });
     }
     let beside = create(&test.app, None, Some(&above)).await.expect("a session");
     for (session, is_inside) in inside.iter().map(|id| (id, true)).chain([(&above, false), (&beside, false)]) {
-        assert_eq!(bound.get_session(session).await.is_ok(), is_inside, "{session}");
+        assert_eq!(bound.sessions().get(session).await.is_ok(), is_inside, "{session}");
         assert_eq!(create(&bound, None, Some(session)).await.is_ok(), is_inside, "below {session}");
     }
     assert_eq!(refusal(create(&bound, None, None).await), (Reason::InvalidField, Some("parent_session_id".to_owned())));
@@ -112,23 +113,23 @@ async fn the_store_as_a_whole_is_for_operators() {
     let theirs = create(&of_tenant, None, None).await.expect("a session");
     let bound = [caller(&test, "", Some("inner"), None), caller(&test, "", None, Some(&root))];
     for (other, own) in bound.iter().map(|bound| (bound, &root)).chain([(&of_tenant, &theirs)]) {
-        assert_eq!(refusal(other.check_integrity(None).await).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.follow_scrub().map(drop)).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.create_backup("/tmp/nothing").map(drop)).0, Reason::ScopeMissing);
-        assert_eq!(refusal(other.list_heads(None, 0, "", &[]).await).0, Reason::ScopeMissing);
-        other.check_integrity(Some(own)).await.expect("its own session");
-        assert_eq!(other.list_heads(Some(own), 0, "", &[]).await.expect("its own session").0.len(), 1);
-        assert!(other.server().await.expect("the daemon").info.is_none());
+        assert_eq!(refusal(other.daemon().check_integrity(None).await).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().follow_scrub().map(drop)).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().create_backup("/tmp/nothing").map(drop)).0, Reason::ScopeMissing);
+        assert_eq!(refusal(other.daemon().list_heads(None, 0, "", &[]).await).0, Reason::ScopeMissing);
+        other.daemon().check_integrity(Some(own)).await.expect("its own session");
+        assert_eq!(other.daemon().list_heads(Some(own), 0, "", &[]).await.expect("its own session").0.len(), 1);
+        assert!(other.daemon().describe().await.expect("the daemon").info.is_none());
         assert_eq!(refusal(other.access().clone().acting_in("acme")).0, Reason::ScopeMissing);
     }
-    assert!(test.app.server().await.expect("the daemon").info.is_some());
+    assert!(test.app.daemon().describe().await.expect("the daemon").info.is_some());
     // In its own tenant an operator is one caller among others.
-    assert_eq!(refusal(test.app.get_session(&theirs).await).0, Reason::SessionNotFound);
+    assert_eq!(refusal(test.app.sessions().get(&theirs).await).0, Reason::SessionNotFound);
     let acting = Access::owner().acting_in("acme").expect("an operator");
     let acting = test.longhand.caller(acting, String::new(), None).expect("a caller");
-    acting.get_session(&theirs).await.expect("it acts in the tenant");
-    assert_eq!(refusal(acting.get_session(&root).await).0, Reason::SessionNotFound);
-    acting.check_integrity(None).await.expect("it is an operator still");
+    acting.sessions().get(&theirs).await.expect("it acts in the tenant");
+    assert_eq!(refusal(acting.sessions().get(&root).await).0, Reason::SessionNotFound);
+    acting.daemon().check_integrity(None).await.expect("it is an operator still");
 }
 
 #[test]
@@ -160,7 +161,7 @@ async fn lists_have_what_a_caller_sees_whatever_is_asked_for() {
     let foreign = caller(&test, "other", None, None);
     let theirs = create(&foreign, INNER, None).await.expect("a session");
     for (app, session) in [(&test.app, &inside), (&test.app, &outside), (&foreign, &theirs)] {
-        app.add_label(session, "x".to_owned()).await.expect("a label");
+        app.sessions().add_label(session, "x".to_owned()).await.expect("a label");
     }
     let bound = caller(&test, "", Some("inner"), None);
     let rooted = caller(&test, "", None, Some(&inside));
@@ -176,24 +177,24 @@ async fn lists_have_what_a_caller_sees_whatever_is_asked_for() {
         for conditions in [everything(), labeled(), active()] {
             for order in [SessionOrder::OldestFirst, SessionOrder::LastChangedLast] {
                 let wanted = ListSessions { conditions: conditions.clone(), order, ..ListSessions::default() };
-                let (listed, _) = app.list_sessions(&wanted).await.expect("a list");
+                let (listed, _) = app.sessions().list(&wanted).await.expect("a list");
                 let ids: Vec<String> = listed.iter().map(|info| info.session.id.to_string()).collect();
                 assert_eq!(ids.iter().collect::<Vec<_>>(), expected, "{conditions:?} {order:?}");
             }
         }
         for hidden in [&inside, &outside, &theirs].into_iter().filter(|id| !expected.contains(id)) {
-            let refused = refusal(app.add_label(hidden, "y".to_owned()).await);
+            let refused = refusal(app.sessions().add_label(hidden, "y".to_owned()).await);
             assert_eq!(refused.0, Reason::SessionNotFound);
             let below = SessionConditions { root: Some(hidden.clone()), ..everything() };
             let wanted = ListSessions { conditions: below, ..ListSessions::default() };
-            assert_eq!(refusal(app.list_sessions(&wanted).await).0, Reason::SessionNotFound);
+            assert_eq!(refusal(app.sessions().list(&wanted).await).0, Reason::SessionNotFound);
         }
     }
     // A followed list has no word of the others, not even that they left.
-    let mut watch = bound.watch_sessions(&labeled(), None).await.expect("a stream");
-    test.app.remove_label(&outside, "x".to_owned()).await.expect("removed");
-    foreign.remove_label(&theirs, "x".to_owned()).await.expect("removed");
-    test.app.remove_label(&inside, "x".to_owned()).await.expect("removed");
+    let mut watch = bound.sessions().watch(&labeled(), None).await.expect("a stream");
+    test.app.sessions().remove_label(&outside, "x".to_owned()).await.expect("removed");
+    foreign.sessions().remove_label(&theirs, "x".to_owned()).await.expect("removed");
+    test.app.sessions().remove_label(&inside, "x".to_owned()).await.expect("removed");
     loop {
         match soon("a frame", watch.next()).await.expect("it goes on").expect("a frame") {
             ListFrame::Snapshot { sessions } => {

@@ -16,7 +16,7 @@ fn guessed() -> (String, Vec<u8>) {
 }
 
 async fn create(app: &Caller) -> String {
-    app.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string()
 }
 
 /// Appends the body and the attachment as one message.
@@ -25,13 +25,13 @@ async fn append(app: &Caller, session: &str) {
     let media = Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(bytes), ..Media::default() };
     let mut messages = conversation("u1 \"look\"\nu2 \"done\"");
     messages[0].parts.extend([text(&words), NewPart::new(PartBody::Media(media))]);
-    app.append(session, messages, None, None).await.expect("appended");
+    app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
 async fn erase(app: &Caller, session: &str, dry_run: bool) -> Erased {
     let target = EraseTarget::Messages(vec!["u1".to_owned()]);
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run, expected_revision: None };
-    app.erase(session, request).await.expect("erased")
+    app.content().erase(session, request).await.expect("erased")
 }
 
 fn count(test: &TestApp) -> i64 {
@@ -51,7 +51,7 @@ async fn an_erasure_does_not_tell_what_another_tenant_has() {
     assert_eq!((nobodys.blobs, erase(&other, &guess, false).await.sizes.blobs), (2, 2));
     assert_eq!(count(&test), 2);
     let (words, bytes) = guessed();
-    let page = acme.list_messages(&theirs, ListMessages::default()).await.expect("a page");
+    let page = acme.messages().list(&theirs, ListMessages::default()).await.expect("a page");
     let parts: Vec<_> = page.messages[0].parts.iter().map(|part| &*part.body).collect();
     assert!(parts.iter().any(|body| **body == PartBody::Text(words.clone())));
     assert!(
@@ -70,7 +70,7 @@ async fn sessions_of_one_tenant_share_what_they_have() {
     let (first, second) = (create(&acme).await, create(&acme).await);
     append(&acme, &first).await;
     append(&acme, &second).await;
-    acme.fork_session(&first, ForkPoint::default(), None, String::new()).await.expect("a fork");
+    acme.sessions().fork(&first, ForkPoint::default(), None, String::new()).await.expect("a fork");
     assert_eq!(count(&test), 2);
     assert_eq!((erase(&acme, &first, false).await.sizes.blobs, count(&test)), (0, 2));
     assert_eq!((erase(&acme, &second, false).await.sizes.blobs, count(&test)), (2, 0));

@@ -27,18 +27,18 @@ async fn hold(test: &TestApp, content: ContentQuota) {
 
 /// What `acme` uses of a quota, as operators see it.
 async fn used(test: &TestApp, quota: &str) -> i64 {
-    let info = test.app.server().await.expect("the daemon").info.expect("figures for an operator");
+    let info = test.app.daemon().describe().await.expect("the daemon").info.expect("figures for an operator");
     let found = info.quota_uses.iter().find(|of| of.tenant == "acme" && of.quota == quota);
     found.unwrap_or_else(|| panic!("no use of {quota}")).used
 }
 
 async fn create(app: &Caller) -> String {
     let new = NewSession { preset: "opencode@seed".to_owned(), window: window(60_000, 1_000), ..NewSession::default() };
-    app.create_session(new).await.expect("a session").0.session.id.to_string()
+    app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
 async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
-    app.append(session, conversation(words), None, None).await
+    app.messages().append(session, conversation(words), None, None).await.map(|appended| appended.answer)
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let (acme, other) = (of(&test, "acme"), of(&test, "other"));
     let session = create(&acme).await;
     append(&acme, &session, "u1 3000c\na1 open").await.expect("before the quotas");
-    let fork = acme.fork_session(&session, ForkPoint::default(), None, String::new()).await.expect("a fork");
+    let fork = acme.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("a fork").answer;
     let fork = fork.0.session.id.to_string();
     append(&acme, &fork, "u2 1000c").await.expect("in the fork");
     let quota = ContentQuota { bytes: Some(10_000), ..ContentQuota::default() };
@@ -63,11 +63,11 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
     let first = append(&again(), &fork, "u3 5000c").await.expect("there is room");
     let now = used(&test, "bytes").await;
     assert!((before + 5_000..before + 5_100).contains(&now), "{before} and {now}");
-    let revision = acme.get_session(&session).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&session).await.expect("the session").session.revision;
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
     assert_eq!(refused(append(&acme, &session, "u4 2000c").await), full);
     let long = "x".repeat(2_000);
-    assert_eq!(refused(acme.edit(&session, "u1", &[text(&long)], None).await), full);
+    assert_eq!(refused(acme.messages().edit(&session, "u1", &[text(&long)], None).await), full);
     let draft = |delta: &str| NewDraftText {
         part: None,
         client_id: None,
@@ -75,26 +75,26 @@ async fn content_beyond_the_quota_is_refused_before_anything_is_written() {
         offset: 0,
         delta: delta.to_owned(),
     };
-    assert_eq!(refused(acme.append_draft(&session, "a1", draft(&long)).await), full);
+    assert_eq!(refused(acme.messages().append_draft(&session, "a1", draft(&long)).await), full);
     let metadata_json = format!("{{\"note\": \"{long}\"}}");
     let new = NewSession { metadata_json: Some(metadata_json.clone()), ..NewSession::default() };
-    assert_eq!(refused(acme.create_session(new).await), full);
+    assert_eq!(refused(acme.sessions().create(new).await), full);
     let change = SessionChange { metadata_json: Some(metadata_json), ..SessionChange::default() };
-    assert_eq!(refused(acme.update_session(&session, change).await), full);
+    assert_eq!(refused(acme.sessions().update(&session, change).await), full);
     let metadata_json = Some(format!("{{\"note\": \"{}\"}}", "x".repeat(600)));
     let both = AppendRequest { messages: conversation("u4 600c"), metadata_json, ..AppendRequest::default() };
-    assert_eq!(refused(acme.append_with(&session, both).await), full, "they count together");
-    assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
+    assert_eq!(refused(acme.messages().append_with(&session, both).await), full, "they count together");
+    assert_eq!(acme.sessions().get(&session).await.expect("the session").session.revision, revision);
     assert_eq!(used(&test, "bytes").await, now, "what was refused takes nothing");
     let repeated = append(&again(), &fork, "u3 5000c").await.expect("the earlier answer");
     assert_eq!((repeated.ids, repeated.revision), (first.ids, first.revision));
     append(&other, &create(&other).await, "u1 9000c\nu2 9000c").await.expect("another tenant's");
-    acme.append_draft(&session, "a1", draft("some words")).await.expect("there is room");
+    acme.messages().append_draft(&session, "a1", draft("some words")).await.expect("there is room");
     append(&acme, &session, "u5 100c").await.expect("there is room");
     let before = used(&test, "bytes").await;
     let title = Some("a title".to_owned());
     let titled = AppendRequest { messages: conversation("u7 100c"), title, ..AppendRequest::default() };
-    acme.append_with(&session, titled).await.expect("there is room");
+    acme.messages().append_with(&session, titled).await.expect("there is room");
     let now = used(&test, "bytes").await;
     assert!((before + 107..before + 200).contains(&now), "{before} and {now}: the title counts");
 
@@ -140,11 +140,11 @@ impl Summarizer for Paid {
 /// Compacts a session after more turns; returns the author of the summary.
 async fn author(test: &TestApp, app: &Caller, session: &str, from: usize) -> String {
     append(app, session, &turns(from, from + 7, 2_000)).await.expect("turns");
-    app.start_compaction(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
+    app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
     test.settled().await;
-    let view = app.context(session, ContextRequest::default()).await.expect("a view");
+    let view = app.views().get(session, ContextRequest::default()).await.expect("a view");
     assert!(view.over_window.is_none(), "it fits");
-    let newest = app.list_compactions(session, 1, "").await.expect("compactions").0.remove(0);
+    let newest = app.compactions().list(session, 1, "").await.expect("compactions").0.remove(0);
     newest.outcome.unwrap_or_else(|| panic!("it failed: {:?}", newest.failure)).summarizer
 }
 

@@ -22,7 +22,7 @@ fn of_sessions(count: i64) -> Quota {
 
 async fn create(app: &Caller, client_id: &str) -> Result<String, Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.create_session(new).await.map(|(info, _)| info.session.id.to_string())
+    app.sessions().create(new).await.map(|created| created.0.session.id.to_string())
 }
 
 fn too_fast() -> (Reason, String) {
@@ -36,8 +36,8 @@ async fn an_append_counts_as_its_messages() {
     let session = create(&acme, "s").await.expect("a session");
     hold(&test, Quota { appends_per_second: Some(2), ..Quota::default() }).await;
     let batch = conversation(&turns(1, 5, 10));
-    acme.append(&session, batch, None, None).await.expect("it comes in time");
-    let one = || acme.append(&session, conversation("u \"more\""), None, None);
+    acme.messages().append(&session, batch, None, None).await.expect("it comes in time");
+    let one = || acme.messages().append(&session, conversation("u \"more\""), None, None);
     for _ in 0..4 {
         assert_eq!(refused(one().await), too_fast());
         test.clock.advance(1_000);
@@ -52,20 +52,20 @@ async fn edits_summaries_and_prompts_count_as_appends() {
     let test = TestApp::start().await;
     let acme = of(&test, "acme");
     let session = create(&acme, "s").await.expect("a session");
-    acme.append(&session, conversation("u1 \"a\"\na1 \"b\"\nu2 \"c\""), None, None).await.expect("appended");
+    acme.messages().append(&session, conversation("u1 \"a\"\na1 \"b\"\nu2 \"c\""), None, None).await.expect("appended");
     hold(&test, Quota { appends_per_second: Some(1), ..Quota::default() }).await;
     let summary = || NewSummary { text: "a summary".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
     let prompt = || NewPrompt::of(vec![text("a prompt")]);
     let words = [text("other words")];
-    acme.edit(&session, "u1", &words, None).await.expect("the first");
-    assert_eq!(refused(acme.supply_summary(&session, summary()).await), too_fast());
-    assert_eq!(refused(acme.submit_prompt(&session, prompt()).await), too_fast());
+    acme.messages().edit(&session, "u1", &words, None).await.expect("the first");
+    assert_eq!(refused(acme.compactions().supply_summary(&session, summary()).await), too_fast());
+    assert_eq!(refused(acme.prompts().submit(&session, prompt()).await), too_fast());
     test.clock.advance(1_000);
-    acme.supply_summary(&session, summary()).await.expect("a second later");
-    assert_eq!(refused(acme.edit(&session, "u2", &words, None).await), too_fast());
+    acme.compactions().supply_summary(&session, summary()).await.expect("a second later");
+    assert_eq!(refused(acme.messages().edit(&session, "u2", &words, None).await), too_fast());
     test.clock.advance(1_000);
-    acme.submit_prompt(&session, prompt()).await.expect("a second later");
-    assert_eq!(refused(acme.submit_prompt(&session, prompt()).await), too_fast());
+    acme.prompts().submit(&session, prompt()).await.expect("a second later");
+    assert_eq!(refused(acme.prompts().submit(&session, prompt()).await), too_fast());
 }
 
 #[tokio::test]
@@ -73,15 +73,15 @@ async fn a_supplied_summary_needs_room() {
     let test = TestApp::start().await;
     let acme = of(&test, "acme");
     let session = create(&acme, "s").await.expect("a session");
-    acme.append(&session, conversation("u1 \"a\"\na1 \"b\"\nu2 \"c\""), None, None).await.expect("appended");
+    acme.messages().append(&session, conversation("u1 \"a\"\na1 \"b\"\nu2 \"c\""), None, None).await.expect("appended");
     let content = ContentQuota { bytes: Some(1_000), ..ContentQuota::default() };
     hold(&test, Quota { content, ..Quota::default() }).await;
     let summary = |words: String| NewSummary { text: words, tail_start: "u2".to_owned(), ..NewSummary::default() };
-    let revision = acme.get_session(&session).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&session).await.expect("the session").session.revision;
     let full = (Reason::QuotaExceeded, "bytes".to_owned());
-    assert_eq!(refused(acme.supply_summary(&session, summary("x".repeat(2_000))).await), full);
-    assert_eq!(acme.get_session(&session).await.expect("the session").session.revision, revision);
-    acme.supply_summary(&session, summary("short".to_owned())).await.expect("there is room");
+    assert_eq!(refused(acme.compactions().supply_summary(&session, summary("x".repeat(2_000))).await), full);
+    assert_eq!(acme.sessions().get(&session).await.expect("the session").session.revision, revision);
+    acme.compactions().supply_summary(&session, summary("short".to_owned())).await.expect("there is room");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn erased_sessions_do_not_count() {
     let erase = async |session: &str| {
         let (target, reason) = (EraseTarget::Session, "not needed".to_owned());
         let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
-        acme.erase(session, request).await.expect("erased");
+        acme.content().erase(session, request).await.expect("erased");
     };
     erase(&first).await;
     let third = create(&acme, "third").await.expect("there is room");

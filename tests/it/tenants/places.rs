@@ -17,14 +17,18 @@ const LISTS: [&str; 6] = ["sessions", "messages", "prompts", "compactions", "exp
 
 /// A session with two of everything.
 async fn create(app: &Caller) -> String {
-    let session = app.create_session(NewSession::default()).await.expect("a session").0.session.id.to_string();
-    app.append(&session, conversation("u1 \"words\"\nu2 \"words\"\nu3 \"words\""), None, None).await.expect("appended");
+    let session =
+        app.sessions().create(NewSession::default()).await.expect("a session").answer.0.session.id.to_string();
+    app.messages()
+        .append(&session, conversation("u1 \"words\"\nu2 \"words\"\nu3 \"words\""), None, None)
+        .await
+        .expect("appended");
     for number in 3..5 {
         let tail_start = format!("u{number}");
-        app.append(&session, conversation(&format!("u{}", number + 1)), None, None).await.expect("appended");
+        app.messages().append(&session, conversation(&format!("u{}", number + 1)), None, None).await.expect("appended");
         let new = NewSummary { text: "a summary".to_owned(), tail_start, ..NewSummary::default() };
-        app.supply_summary(&session, new).await.expect("a summary");
-        app.submit_prompt(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
+        app.compactions().supply_summary(&session, new).await.expect("a summary");
+        app.prompts().submit(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
     }
     session
 }
@@ -35,22 +39,22 @@ async fn next(app: &Caller, list: &str, session: &str, token: &str) -> Result<St
     Ok(match list {
         "sessions" => {
             let list = ListSessions { page_size: 1, page_token, ..ListSessions::default() };
-            app.list_sessions(&list).await?.1
+            app.sessions().list(&list).await?.1
         }
         "messages" => {
             let list = ListMessages { page_size: 1, page_token, ..ListMessages::default() };
-            app.list_messages(session, list).await?.next_page_token
+            app.messages().list(session, list).await?.next_page_token
         }
-        "prompts" => app.list_prompts(session, true, 1, token).await?.1,
-        "compactions" => app.list_compactions(session, 1, token).await?.1,
+        "prompts" => app.prompts().list(session, true, 1, token).await?.1,
+        "compactions" => app.compactions().list(session, 1, token).await?.1,
         "expanded" => {
-            let newest = app.list_compactions(session, 1, "").await?.0[0].id.to_string();
-            app.expand(session, &newest, 1, token).await?.next_page_token
+            let newest = app.compactions().list(session, 1, "").await?.0[0].id.to_string();
+            app.messages().expand(session, &newest, 1, token).await?.next_page_token
         }
         "search" => {
             let (query, wait) = ("words".to_owned(), std::time::Duration::from_secs(60));
             let request = SearchRequest { query, page_size: 1, page_token, wait, ..SearchRequest::default() };
-            app.search(&request).await?.next_page_token
+            app.history().search(&request).await?.next_page_token
         }
         other => panic!("there is no list of {other}"),
     })

@@ -16,11 +16,11 @@ pub(super) fn of(test: &TestApp, tenant: &str) -> Caller {
 
 async fn create(app: &Caller, client_id: &str) -> Result<(String, bool), Error> {
     let new = NewSession { client_id: Some(client_id.to_owned()), ..NewSession::default() };
-    app.create_session(new).await.map(|(info, existed)| (info.session.id.to_string(), existed))
+    app.sessions().create(new).await.map(|created| (created.0.session.id.to_string(), created.1))
 }
 
 async fn append(app: &Caller, session: &str) -> Result<(), Error> {
-    app.append(session, conversation("u \"a word\""), None, None).await.map(drop)
+    app.messages().append(session, conversation("u \"a word\""), None, None).await.map(drop)
 }
 
 pub(super) fn refused<T>(answer: Result<T, Error>) -> (Reason, String) {
@@ -38,10 +38,10 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
     let quota = Quota { appends_per_second: Some(2), streams: Some(1), content };
     test.longhand.hold_to_quotas(HashMap::from([("acme".to_owned(), quota)])).await.expect("quotas");
     create(&acme, "second").await.expect("a session");
-    let fork = acme.fork_session(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;
+    let fork = acme.sessions().fork(&first, ForkPoint::default(), Some("third".to_owned()), String::new()).await;
     fork.expect("a fork");
     assert_eq!(refused(create(&acme, "fourth").await), (Reason::QuotaExceeded, "sessions".to_owned()));
-    let fork = acme.fork_session(&first, ForkPoint::default(), None, String::new()).await;
+    let fork = acme.sessions().fork(&first, ForkPoint::default(), None, String::new()).await;
     assert_eq!(refused(fork), (Reason::QuotaExceeded, "sessions".to_owned()));
     // What exists is found, and a refused request counts nothing.
     assert_eq!(create(&acme, "first").await.expect("it is there"), (first.clone(), true));
@@ -51,9 +51,9 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
 
     append(&acme, &first).await.expect("the first");
     append(&acme, &first).await.expect("the second");
-    let revision = acme.get_session(&first).await.expect("the session").session.revision;
+    let revision = acme.sessions().get(&first).await.expect("the session").session.revision;
     assert_eq!(refused(append(&acme, &first).await), (Reason::RateLimited, "appends_per_second".to_owned()));
-    assert_eq!(acme.get_session(&first).await.expect("the session").session.revision, revision);
+    assert_eq!(acme.sessions().get(&first).await.expect("the session").session.revision, revision);
     test.clock.advance(500);
     append(&acme, &first).await.expect("half a second later");
     assert_eq!(refused(append(&acme, &first).await).0, Reason::RateLimited);
@@ -61,9 +61,9 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
         append(&other, "s0").await.expect("another tenant's append");
     }
 
-    let stream = acme.subscribe(SubscribeRequest::default()).await.expect("a stream");
-    let another = acme.subscribe(SubscribeRequest::default()).await;
+    let stream = acme.events().subscribe(SubscribeRequest::default()).await.expect("a stream");
+    let another = acme.events().subscribe(SubscribeRequest::default()).await;
     assert_eq!(refused(another), (Reason::QuotaExceeded, "streams".to_owned()));
     drop(stream);
-    acme.subscribe(SubscribeRequest::default()).await.expect("a stream in its place");
+    acme.events().subscribe(SubscribeRequest::default()).await.expect("a stream in its place");
 }

@@ -204,7 +204,7 @@ impl Writer {
             parent,
             ..NewSession::default()
         };
-        let id = self.app.create_session(new).await.expect("a session").0.session.id.to_string();
+        let id = self.app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string();
         self.add(Kind::Session, &id);
         self.add(Kind::Client, client_id);
         self.sessions.push(id.clone());
@@ -217,11 +217,11 @@ impl Writer {
         let words = format!("words of {}", self.written.marker);
         let message =
             NewMessage { client_id: Some(client_id.clone()), ..NewMessage::sealed(Role::User, vec![text(&words)]) };
-        let appended = self.app.append(session, vec![message], None, None).await;
+        let appended = self.app.messages().append(session, vec![message], None, None).await;
         // A session that was archived takes nothing.
         let Ok(appended) = appended else { return };
         let id = MessageId(appended.ids[0]);
-        let (message, _, _) = self.app.get_message(session, &id.to_string()).await.expect("the message");
+        let (message, _, _) = self.app.messages().get(session, &id.to_string()).await.expect("the message");
         self.add(Kind::Message, id);
         self.add(Kind::Client, client_id);
         self.add(Kind::Part, message.parts[0].id);
@@ -236,7 +236,7 @@ impl Writer {
         let tail_start = until.map(|(_, id)| id.clone()).unwrap_or_default();
         let words = format!("a summary of {}", self.written.marker);
         let new = NewSummary { text: words, tail_start, ..NewSummary::default() };
-        let (compaction, _) = self.app.supply_summary(&first, new).await.expect("a summary");
+        let (compaction, _) = self.app.compactions().supply_summary(&first, new).await.expect("a summary").answer;
         self.add(Kind::Compaction, compaction.id);
         self.ask(&first).await;
         for step in steps {
@@ -253,7 +253,7 @@ impl Writer {
                 Step::Fork(of) => {
                     let client_id = format!("{}-fork-{}", self.written.marker, self.sessions.len());
                     let (session, title) = (pick(of), self.written.marker.clone());
-                    let fork = self.app.fork_session(&session, ForkPoint::default(), Some(client_id.clone()), title);
+                    let fork = self.app.sessions().fork(&session, ForkPoint::default(), Some(client_id.clone()), title);
                     let id = fork.await.expect("a fork").0.session.id.to_string();
                     self.add(Kind::Session, &id);
                     self.add(Kind::Client, client_id);
@@ -262,18 +262,18 @@ impl Writer {
                 Step::Summarize(of) => {
                     let words = format!("a summary of {}", self.written.marker);
                     let new = NewSummary { text: words, ..NewSummary::default() };
-                    if let Ok((compaction, _)) = self.app.supply_summary(&pick(of), new).await {
-                        self.add(Kind::Compaction, compaction.id);
+                    if let Ok(supplied) = self.app.compactions().supply_summary(&pick(of), new).await {
+                        self.add(Kind::Compaction, supplied.0.id);
                     }
                 }
                 // Without anything to undo nothing happens.
-                Step::Undo(of) => drop(self.app.undo(&pick(of), None).await),
+                Step::Undo(of) => drop(self.app.compactions().undo(&pick(of), None).await),
                 Step::Rename(of) => {
                     let title = Some(format!("new title of {}", self.written.marker));
                     let change = SessionChange { title, ..SessionChange::default() };
-                    self.app.update_session(&pick(of), change).await.expect("a change");
+                    self.app.sessions().update(&pick(of), change).await.expect("a change");
                 }
-                Step::Archive(of) => drop(self.app.archive_session(&pick(&(of + 1))).await),
+                Step::Archive(of) => drop(self.app.sessions().archive(&pick(&(of + 1))).await),
             }
         }
     }
@@ -281,13 +281,14 @@ impl Writer {
     /// Gives a session a prompt, a question and a label.
     async fn ask(&mut self, session: &str) {
         let words = format!("a question of {}", self.written.marker);
-        let prompt = self.app.submit_prompt(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").0;
+        let prompt =
+            self.app.prompts().submit(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").answer.0;
         self.add(Kind::Prompt, prompt);
         let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
         let question = Question { text: words, choices, ..Question::default() };
-        let approval = self.app.request_approval(session, question).await.expect("a question").0;
+        let approval = self.app.approvals().request(session, question).await.expect("a question").answer.0;
         self.add(Kind::Approval, approval.id);
-        self.app.add_label(session, self.written.marker.clone()).await.expect("a label");
+        self.app.sessions().add_label(session, self.written.marker.clone()).await.expect("a label");
     }
 
     /// A session whose compaction waits for the summary that a client has leased.
@@ -295,14 +296,14 @@ impl Writer {
         let first = self.sessions[0].clone();
         let session = self.create(Some(first)).await;
         let words = turns(1, 9, 1_100);
-        self.app.append(&session, crate::support::conversation(&words), None, None).await.expect("appended");
+        self.app.messages().append(&session, crate::support::conversation(&words), None, None).await.expect("appended");
         let wanted = LeaseRequest {
             sessions: vec![session],
             wait: Some(Duration::from_secs(60)),
             lease: Some(Duration::from_secs(600)),
             ..LeaseRequest::default()
         };
-        let leased = self.app.lease_summary_task(wanted).await.expect("tasks are offered").expect("a task");
+        let leased = self.app.summary_tasks().lease(wanted).await.expect("tasks are offered").expect("a task");
         self.add(Kind::Compaction, leased.task.compaction);
         self.written.lease = Some((leased.task.compaction.to_string(), leased.token));
     }
@@ -328,7 +329,7 @@ impl World {
                 root,
                 expire_time: None,
             };
-            test.app.create_access_token(new).await.expect("a token")
+            test.app.access_tokens().create(new).await.expect("a token")
         };
         let caller = |secret: &str| {
             let credentials = Credentials::Secret(secret, IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -13,7 +13,9 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
-use crate::store::{self, Condition, Enqueued, Evaluation, Pending, Requester, SessionKey, Source, WindowUsage};
+use crate::store::{
+    self, Checked, Condition, Enqueued, Evaluation, Pending, Requester, SessionKey, Source, WindowUsage,
+};
 use crate::telemetry::span;
 use std::sync::Arc;
 use tracing::Instrument as _;
@@ -39,7 +41,7 @@ impl Worker {
             match self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), request, usage.clone(), condition, None)
+                .enqueue(key, Requester::default(), Checked::own(request), usage.clone(), condition, None)
                 .await
             {
                 Ok(_) | Err(store::Error::Archived) => {}
@@ -51,7 +53,7 @@ impl Worker {
             let enqueued = self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), request, usage, condition, confirm_until)
+                .enqueue(key, Requester::default(), Checked::own(request), usage, condition, confirm_until)
                 .await?;
             if let Some(Enqueued { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");

@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, AttemptEnd, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter,
-    PolicyText, Requester, SessionKey, Store, WindowUsage,
+    self, AppendInput, AttemptEnd, Checked, Claim, Commit, Committed, Condition, CreateSession, Durability,
+    EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage, WithAppend,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -164,7 +164,8 @@ impl Fixture {
                 parent: None,
                 keeps_erased: false,
             };
-            sessions.push(store.sessions().create(create, Requester::default()).await.expect("a session").0);
+            sessions
+                .push(store.sessions().create(Checked::own(create), Requester::default()).await.expect("a session").0);
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
@@ -238,8 +239,12 @@ impl Fixture {
         let message =
             AppendInput { message, token_counts: None, reports_overflow: false, received: None, keeps_erased: false };
         let key = self.sessions[session];
-        let receipt =
-            self.store.history().append(key, Requester::default(), None, vec![message]).await.expect("appended");
+        let receipt = self
+            .store
+            .history()
+            .append(key, Requester::default(), None, Checked::own((vec![message], WithAppend::default())))
+            .await
+            .expect("appended");
         self.due.insert(session);
         self.appended[session] = receipt.revision;
         assert!(receipt.pending.is_due, "the mark is set with the append, or not at all");
@@ -257,8 +262,11 @@ impl Fixture {
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let current = self.current(session);
         let key = self.sessions[session];
-        let enqueued =
-            self.store.compactions().enqueue(key, Requester::default(), request, usage(), condition, None).await;
+        let enqueued = self
+            .store
+            .compactions()
+            .enqueue(key, Requester::default(), Checked::own(request), usage(), condition, None)
+            .await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
             && (current.is_some() || !self.due.contains(&session) || self.compacted[session] > at)
@@ -758,12 +766,12 @@ fn a_decision_about_a_changed_view_is_not_enqueued() {
             let condition = Condition::Due { at };
             store
                 .compactions()
-                .enqueue(key, Requester::default(), request, usage(), condition, None)
+                .enqueue(key, Requester::default(), Checked::own(request), usage(), condition, None)
                 .await
                 .expect("the store answers")
         };
         let before = due().await;
-        store.history().rewind(key, Requester::default(), None, None, None).await.expect("rewound");
+        store.history().rewind(key, Requester::default(), None, None, Checked::own(None)).await.expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
         let before = due().await;
         store.history().undo(key, Requester::default(), None).await.expect("undone");

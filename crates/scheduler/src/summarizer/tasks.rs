@@ -14,6 +14,7 @@ use crate::model::usage::Usage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::Expected;
 use crate::policy::summary::SummaryInput;
+use crate::store::Checked;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -303,17 +304,27 @@ impl Tasks {
     }
 
     /// Changes the plan of a leased task.
-    pub async fn edit(&self, compaction: CompactionId, token: Uuid, edit: TaskEdit) -> Result<Arc<Task>, Refused> {
+    pub async fn edit(
+        &self,
+        compaction: CompactionId,
+        token: Uuid,
+        edit: Checked<TaskEdit>,
+    ) -> Result<Arc<Task>, Refused> {
         let (answer, answered) = oneshot::channel();
-        self.ask(compaction, token, Request::Edit(edit, answer)).await?;
+        self.ask(compaction, token, Request::Edit(edit.into_parts().0, answer)).await?;
         answered.await.unwrap_or(Err(Refused::NotFound))
     }
 
     /// Completes a task with a summary. It is accepted after it passed every check; after a refusal the client may send
     /// another.
-    pub async fn complete(&self, compaction: CompactionId, token: Uuid, reply: TaskReply) -> Result<(), Refused> {
+    pub async fn complete(
+        &self,
+        compaction: CompactionId,
+        token: Uuid,
+        reply: Checked<TaskReply>,
+    ) -> Result<(), Refused> {
         let (answer, answered) = oneshot::channel();
-        self.ask(compaction, token, Request::Complete(reply, answer)).await?;
+        self.ask(compaction, token, Request::Complete(reply.into_parts().0, answer)).await?;
         answered.await.unwrap_or(Err(Refused::NotFound))
     }
 

@@ -4,6 +4,7 @@ pub use super::access::NewAccessToken;
 
 use super::access::{self, Access, new_secret};
 use super::error::{Error, Reason, Result};
+use super::nouns::Tokens;
 use super::{Caller, Longhand, validate};
 use crate::clock;
 use crate::model::access::{AccessToken, Binding, Scope, Scopes};
@@ -26,11 +27,13 @@ impl Caller {
     pub fn access(&self) -> &Access {
         &self.access
     }
+}
 
+impl Tokens<'_> {
     /// Refuses a caller that may not manage access tokens: one that is bound to sessions would escape by another token.
-    fn require_unbound(&self) -> Result<()> {
-        self.access.require(Scope::Admin)?;
-        if self.access.binding.is_empty() {
+    fn require_unbound(self) -> Result<()> {
+        self.caller.access.require(Scope::Admin)?;
+        if self.caller.access.binding.is_empty() {
             return Ok(());
         }
         Err(Error::new(Reason::ScopeMissing, "an access token that is bound to sessions manages no access tokens"))
@@ -42,20 +45,20 @@ impl Caller {
     /// # Errors
     ///
     /// `SCOPE_MISSING`, `INVALID_FIELD`, `LIMIT_EXCEEDED`, `SESSION_NOT_FOUND`.
-    pub async fn create_access_token(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
-        self.add_access_token(new, false).await
+    pub async fn create(self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        self.add(new, false).await
     }
 
     /// The same for a session of the console, which counts apart.
-    pub(super) async fn create_console_session(&self, new: NewAccessToken) -> Result<(AccessToken, String)> {
-        self.add_access_token(new, true).await
+    pub(super) async fn create_console_session(self, new: NewAccessToken) -> Result<(AccessToken, String)> {
+        self.add(new, true).await
     }
 
-    async fn add_access_token(&self, new: NewAccessToken, is_console: bool) -> Result<(AccessToken, String)> {
-        let token = self.new_access_token(new).await?;
+    async fn add(self, new: NewAccessToken, is_console: bool) -> Result<(AccessToken, String)> {
+        let token = self.describe(new).await?;
         let (secret, secret_hash) = new_secret(&token.id.0.simple().to_string());
         let stored = StoredToken { token: token.clone(), secret_hash, is_console };
-        let (shared, by_operator) = (self.shared.clone(), self.access.is_operator());
+        let (shared, by_operator) = (self.caller.shared.clone(), self.caller.access.is_operator());
         // A caller that leaves does not part the store from what is in memory.
         let created = tokio::spawn(async move {
             shared.store.access_tokens().create(stored.clone(), by_operator).await?;
@@ -67,10 +70,10 @@ impl Caller {
     }
 
     /// The access token that a request describes, which is nowhere yet.
-    pub(super) async fn new_access_token(&self, new: NewAccessToken) -> Result<AccessToken> {
+    pub(super) async fn describe(self, new: NewAccessToken) -> Result<AccessToken> {
         self.require_unbound()?;
-        let tenant = new.tenant.unwrap_or_else(|| self.access.tenant.to_string());
-        if !self.access.tenant.is_empty() && *tenant != *self.access.tenant {
+        let tenant = new.tenant.unwrap_or_else(|| self.caller.access.tenant.to_string());
+        if !self.caller.access.tenant.is_empty() && *tenant != *self.caller.access.tenant {
             return Err(Error::field("tenant", "is not the caller's own"));
         }
         if new.principal.is_empty() {
@@ -84,15 +87,15 @@ impl Caller {
         if new.scopes == Scopes::default() {
             return Err(Error::field("scopes", "has none"));
         }
-        if let Some(scope) = new.scopes.iter().find(|scope| !self.access.scopes.contains(*scope)) {
+        if let Some(scope) = new.scopes.iter().find(|scope| !self.caller.access.scopes.contains(*scope)) {
             return Err(Error::new(Reason::ScopeMissing, format!("the caller has not the scope {scope} itself"))
                 .with("scope", scope));
         }
-        let now = self.shared.clock.present();
+        let now = self.caller.shared.clock.present();
         if new.expire_time.is_some_and(|end| end <= now) {
             return Err(Error::field("expire_time", "is over"));
         }
-        if let Some(end) = self.access.expire_time
+        if let Some(end) = self.caller.access.expire_time
             && new.expire_time.is_none_or(|wanted| wanted > end)
         {
             return Err(Error::field("expire_time", "is later than the end of the caller's own access"));
@@ -100,8 +103,8 @@ impl Caller {
         let root = match &new.root {
             Some(id) => {
                 let visibility = Visibility { tenant: tenant.as_str().into(), ..Visibility::default() };
-                let key = self.store().sessions().find(&visibility, id).await?;
-                Some(self.store().sessions().id(key).await?)
+                let key = self.caller.store().sessions().find(&visibility, id).await?;
+                Some(self.caller.store().sessions().id(key).await?)
             }
             None => None,
         };
@@ -122,9 +125,9 @@ impl Caller {
     /// # Errors
     ///
     /// `SCOPE_MISSING`.
-    pub async fn list_access_tokens(&self) -> Result<Vec<AccessToken>> {
+    pub async fn list(self) -> Result<Vec<AccessToken>> {
         self.require_unbound()?;
-        let stored = self.store().access_tokens().all().await?;
+        let stored = self.caller.store().access_tokens().all().await?;
         Ok(stored.into_iter().map(|stored| stored.token).filter(|token| self.manages(token)).collect())
     }
 
@@ -134,15 +137,15 @@ impl Caller {
     /// # Errors
     ///
     /// `SCOPE_MISSING`, `ACCESS_TOKEN_NOT_FOUND`.
-    pub async fn revoke_access_token(&self, id: &str) -> Result<AccessToken> {
+    pub async fn revoke(self, id: &str) -> Result<AccessToken> {
         let missing = || {
             Error::new(Reason::AccessTokenNotFound, format!("there is no access token {id}"))
                 .with("access_token_id", id)
         };
-        let listed = self.list_access_tokens().await?;
+        let listed = self.list().await?;
         let wanted: AccessTokenId = id.parse().map_err(|_| missing())?;
         listed.iter().find(|token| token.id == wanted).ok_or_else(missing)?;
-        let shared = self.shared.clone();
+        let shared = self.caller.shared.clone();
         let revoked = tokio::spawn(async move {
             let stored = shared.store.access_tokens().revoke(wanted).await?;
             shared.entrance.access_tokens.revoke(wanted);
@@ -158,10 +161,10 @@ impl Caller {
     /// # Errors
     ///
     /// `ACCESS_TOKEN_INVALID` for the owner, who has none.
-    pub async fn revoke_own_access_token(&self, secret: &str) -> Result<()> {
-        let id = access::token_id(secret).filter(|_| !self.access.is_owners());
+    pub async fn revoke_own(self, secret: &str) -> Result<()> {
+        let id = access::token_id(secret).filter(|_| !self.caller.access.is_owners());
         let id = id.ok_or_else(|| Error::new(Reason::AccessTokenInvalid, "the owner's access ends with no session"))?;
-        let shared = self.shared.clone();
+        let shared = self.caller.shared.clone();
         let revoked = tokio::spawn(async move {
             shared.store.access_tokens().revoke(id).await?;
             shared.entrance.access_tokens.revoke(id);
@@ -170,7 +173,7 @@ impl Caller {
         revoked.await.map_err(Error::internal)?
     }
 
-    fn manages(&self, token: &AccessToken) -> bool {
-        self.access.tenant.is_empty() || token.tenant == *self.access.tenant
+    fn manages(self, token: &AccessToken) -> bool {
+        self.caller.access.tenant.is_empty() || token.tenant == *self.caller.access.tenant
     }
 }

@@ -1,11 +1,12 @@
 //! The daemon's description of itself: state, presets, checks.
 
 use super::error::{Error, Result};
+use super::nouns::Daemon;
 use super::page_size;
 use super::quotas::QuotaUse;
 use super::scrub::ScrubState;
 use super::secrets::SecretRule;
-use super::{Caller, Longhand, validate};
+use super::{Longhand, validate};
 pub use crate::clock::ClockState;
 use crate::limits;
 use crate::model::Revision;
@@ -16,7 +17,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::{overflow, presets};
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
-    COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
+    COMMIT_BOUNDS_MICROS, CheckedChains, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
     Statistics, WriteState,
 };
 use crate::store::{Durability, SessionFilter, SessionList};
@@ -139,7 +140,7 @@ pub enum CheckItem {
     /// A row or an event was altered, dropped or inserted.
     Finding(Finding),
     /// The check is complete.
-    End(Checked),
+    End(CheckedChains),
 }
 
 impl Longhand {
@@ -154,14 +155,14 @@ impl Longhand {
     }
 }
 
-impl Caller {
+impl Daemon<'_> {
     /// The daemon, with its state if the caller is an operator.
-    pub async fn server(&self) -> Result<Server> {
-        let info = if self.access().is_operator() { Some(self.server_info().await?) } else { None };
+    pub async fn describe(self) -> Result<Server> {
+        let info = if self.caller.access().is_operator() { Some(self.info().await?) } else { None };
         Ok(Server {
-            store_id: self.store().id(),
-            durability: self.store().durability(),
-            start_time: self.shared.start_time,
+            store_id: self.caller.store().id(),
+            durability: self.caller.store().durability(),
+            start_time: self.caller.shared.start_time,
             info,
         })
     }
@@ -171,61 +172,61 @@ impl Caller {
     /// # Errors
     ///
     /// `SCOPE_MISSING` unless the caller is an operator.
-    pub async fn server_info(&self) -> Result<ServerInfo> {
-        self.require_operator()?;
-        let (ready_count, running_count) = self.store().jobs().counts().await?;
+    pub async fn info(self) -> Result<ServerInfo> {
+        self.caller.require_operator()?;
+        let (ready_count, running_count) = self.caller.store().jobs().counts().await?;
         // Gates and clock are read together, so that the rest of a pause is added to the right time.
-        let gates = self.shared.scheduler.summarizers().gates();
-        let (now, present) = (self.shared.clock.now(), self.shared.clock.present());
-        let scheduler = self.shared.scheduler.health().borrow().clone();
+        let gates = self.caller.shared.scheduler.summarizers().gates();
+        let (now, present) = (self.caller.shared.clock.now(), self.caller.shared.clock.present());
+        let scheduler = self.caller.shared.scheduler.health().borrow().clone();
         let mut failing = Vec::new();
         for session in scheduler.failing {
-            failing.push(self.store().sessions().id(session).await?);
+            failing.push(self.caller.store().sessions().id(session).await?);
         }
         let provider = |gate: Gate| {
             let resume_time = (gate.state.closed_ms > 0).then(|| present.plus_millis(gate.state.closed_ms));
             Provider { gate, resume_time }
         };
-        let (loaded_count, loaded_bytes) = self.shared.loaded.size();
-        let scrub = self.store().upkeep().scrub_state().borrow().clone();
+        let (loaded_count, loaded_bytes) = self.caller.shared.loaded.size();
+        let scrub = self.caller.store().upkeep().scrub_state().borrow().clone();
         Ok(ServerInfo {
-            store_id: self.store().id(),
-            head_seq: self.store().log().head_seq(),
-            durability: self.store().durability(),
-            database_version: self.store().upkeep().database_version().await?,
-            start_time: self.shared.start_time,
-            session_count: self.store().sessions().count().await?,
+            store_id: self.caller.store().id(),
+            head_seq: self.caller.store().log().head_seq(),
+            durability: self.caller.store().durability(),
+            database_version: self.caller.store().upkeep().database_version().await?,
+            start_time: self.caller.shared.start_time,
+            session_count: self.caller.store().sessions().count().await?,
             ready_count,
             running_count,
-            stream_count: self.stream_count(),
-            stream_lag: self.stream_lag(),
+            stream_count: self.caller.events().stream_count(),
+            stream_lag: self.caller.events().stream_lag(),
             loaded_count,
             loaded_bytes,
-            figures: self.store().upkeep().figures(),
-            database_bytes: self.store().upkeep().bytes_on_disk().await?,
-            writes: self.store().write_state(),
-            checkpoints: self.store().upkeep().checkpoints(),
+            figures: self.caller.store().upkeep().figures(),
+            database_bytes: self.caller.store().upkeep().bytes_on_disk().await?,
+            writes: self.caller.store().write_state(),
+            checkpoints: self.caller.store().upkeep().checkpoints(),
             scrub,
-            erasures: self.store().erasures().pending().await?,
-            statistics: self.store().upkeep().statistics(now).await?,
-            spent: self.store().upkeep().spent().await?,
-            quota_uses: self.quota_uses(),
-            secret_rules: self.secret_rules(),
+            erasures: self.caller.store().erasures().pending().await?,
+            statistics: self.caller.store().upkeep().statistics(now).await?,
+            spent: self.caller.store().upkeep().spent().await?,
+            quota_uses: self.caller.quota_uses(),
+            secret_rules: self.caller.secret_rules(),
             providers: gates.into_iter().map(provider).collect(),
-            traffic: self.shared.entrance.traffic().state(),
+            traffic: self.caller.shared.entrance.traffic().state(),
             scheduler_failure: scheduler.failure,
             failing,
-            clock: self.shared.clock.state(),
+            clock: self.caller.shared.clock.state(),
         })
     }
 
     /// The presets, with their thresholds under a window.
-    pub fn presets(&self, mut window: Option<ModelWindow>) -> Result<Vec<PresetInfo>> {
+    pub fn presets(self, mut window: Option<ModelWindow>) -> Result<Vec<PresetInfo>> {
         if let Some(window) = &mut window {
             validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
-        let default = presets::find(&self.shared.default_preset).map(|preset| &preset.name);
+        let default = presets::find(&self.caller.shared.default_preset).map(|preset| &preset.name);
         presets::all()
             .iter()
             .map(|preset| {
@@ -248,17 +249,17 @@ impl Caller {
     }
 
     /// Checks the chains; the receiver gets findings as they are made, and the end last.
-    pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
+    pub async fn check_integrity(self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
         let key = match session {
-            Some(id) => Some(self.session_key(id).await?),
+            Some(id) => Some(self.caller.session_key(id).await?),
             None => {
-                self.require_operator()?;
+                self.caller.require_operator()?;
                 None
             }
         };
         let (items, receiver) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
-        let store = self.store().clone();
-        let stopping = self.shared.stopping.clone();
+        let store = self.caller.store().clone();
+        let stopping = self.caller.shared.stopping.clone();
         tokio::spawn(async move {
             let (finder, mut findings) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
             let check = store.upkeep().verify(key, finder);
@@ -282,7 +283,7 @@ impl Caller {
 
     /// The newest hash of each session's chain, or the hashes at given points.
     pub async fn list_heads(
-        &self,
+        self,
         session: Option<&str>,
         size: i64,
         token: &str,
@@ -302,12 +303,13 @@ impl Caller {
         if let Some(id) = session {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
-        self.require_operator()?;
-        let start = self.list_start(token, "heads")?;
-        let filter = SessionFilter { visibility: self.visibility.clone(), ..SessionFilter::default() };
+        self.caller.require_operator()?;
+        let start = self.caller.list_start(token, "heads")?;
+        let filter = SessionFilter { visibility: self.caller.visibility.clone(), ..SessionFilter::default() };
         let list = SessionList { filter, ..SessionList::default() };
-        let (sessions, next) = self.store().sessions().list(&list, start, (limit, limits::PAGE_BYTES_MAX)).await?;
-        let next = next.map(|place| self.list_token(place, "heads"));
+        let (sessions, next) =
+            self.caller.store().sessions().list(&list, start, (limit, limits::PAGE_BYTES_MAX)).await?;
+        let next = next.map(|place| self.caller.list_token(place, "heads"));
         let mut heads = Vec::with_capacity(sessions.len());
         for listed in sessions {
             heads.push(self.head(&listed.session.id.to_string(), None).await?);
@@ -315,10 +317,10 @@ impl Caller {
         Ok((heads, next.unwrap_or_default()))
     }
 
-    async fn head(&self, id: &str, revision: Option<Revision>) -> Result<ChainHead> {
-        let key = self.session_key(id).await?;
-        let session = self.store().sessions().get(key).await?.0.id;
-        let (revision, hash) = self.store().log().chain_hash(key, revision).await?;
+    async fn head(self, id: &str, revision: Option<Revision>) -> Result<ChainHead> {
+        let key = self.caller.session_key(id).await?;
+        let session = self.caller.store().sessions().get(key).await?.0.id;
+        let (revision, hash) = self.caller.store().log().chain_hash(key, revision).await?;
         Ok(ChainHead { session, revision, hash })
     }
 }

@@ -9,7 +9,6 @@ use super::presence::Presences;
 use super::quotas::Quotas;
 use super::retention::RetentionRule;
 use super::search_turns::SearchTurns;
-use super::secrets_found::Found;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -47,8 +46,6 @@ pub struct Caller {
     pub(super) visibility: Visibility,
     /// The sessions that the call names, for the access log.
     pub(super) named: NamedSessions,
-    /// What the rules for secrets found in the call.
-    pub(super) found: Found,
 }
 
 pub(super) struct Shared {
@@ -226,7 +223,6 @@ impl Longhand {
             access,
             visibility,
             named: NamedSessions::default(),
-            found: Found::default(),
         })
     }
 }
@@ -257,7 +253,7 @@ impl Caller {
 
     /// The author of the mutations of this request.
     pub(super) fn requester(&self) -> Requester {
-        Requester { keeps_salted_hash: self.found.has_changed(), ..self.requester.clone() }
+        self.requester.clone()
     }
 
     /// The facts about a session that an append needs, from memory or from the store.

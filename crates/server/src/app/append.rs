@@ -3,11 +3,14 @@
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
-use super::{CachedSession, Caller, page_size, validate, view_token, window_of_call};
+use super::nouns::{Messages, Views};
+use super::secrets::{Answered, Sent};
+use super::{CachedSession, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, counts};
 use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::mark::WordsStance;
 use crate::model::message::{
     Finish, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage,
 };
@@ -16,7 +19,10 @@ use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay};
-use crate::store::{self, AppendInput, Counted, NewEnd, Order, PageOf, Receipt, Seal, SessionKey, WithAppend};
+use crate::store::{
+    self, AppendInput, Checked, Counted, Findings, NewEnd, Order, PageOf, Receipt, Screen, Screened, Seal, SessionKey,
+    WithAppend,
+};
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
 
@@ -139,6 +145,60 @@ pub struct MessageBatch {
     pub remaining_ids: Vec<String>,
 }
 
+/// What an append brings.
+struct SentMessages {
+    messages: Vec<NewMessage>,
+    title: Option<String>,
+    metadata_json: Option<String>,
+    /// Of each message the digest of what was received beside its parts, if that is changed.
+    received: Vec<Option<[u8; 32]>>,
+}
+
+impl Sent for SentMessages {
+    fn validate(&self) -> Result<()> {
+        validate::batch(&self.messages)?;
+        self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        self.received = screen.messages(&mut self.messages)?;
+        screen.optional_text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)
+    }
+}
+
+impl Sent for Vec<OpenPart> {
+    fn validate(&self) -> Result<()> {
+        validate::open_parts(self)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.open_parts(self)
+    }
+}
+
+impl Sent for NewFinish {
+    fn validate(&self) -> Result<()> {
+        validate::finish("finish", self)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("finish.detail", &mut self.detail)
+    }
+}
+
+impl Sent for store::NewEdit {
+    fn validate(&self) -> Result<()> {
+        validate::edit(&self.parts, self.metadata_json.as_deref())
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.parts_of_request("request", &mut self.parts)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)
+    }
+}
+
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
 async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Option<Counted>> {
@@ -149,11 +209,11 @@ async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Opt
     Ok(Some(Counted { counting, counts }))
 }
 
-impl Caller {
+impl Messages<'_> {
     /// The answer of a write, for the window that its caller names. `overflows` is true if the write reports a view
     /// that was too large.
     async fn appended(
-        &self,
+        self,
         receipt: Receipt,
         known: &CachedSession,
         window: Option<&ModelWindow>,
@@ -184,14 +244,14 @@ impl Caller {
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
     /// does not affect the write.
     async fn written<T>(
-        &self,
+        self,
         key: SessionKey,
         receipt: &Receipt,
         fact: impl Fn(&LoadedSession) -> T + Send + Sync,
     ) -> Option<T> {
-        let found = match self.shared.loaded.fact(key, receipt.newest, &fact).await {
+        let found = match self.caller.shared.loaded.fact(key, receipt.newest, &fact).await {
             Ok(None) if receipt.appended_bytes <= limits::READ_AT_ONCE_BYTES => {
-                self.small(key).await.map(|session| session.map(|session| fact(&session)))
+                self.caller.views().small(key).await.map(|session| session.map(|session| fact(&session)))
             }
             found => found,
         };
@@ -200,49 +260,59 @@ impl Caller {
             None
         })
     }
+}
 
+impl Views<'_> {
     /// A session that is in memory or small, at its newest revision.
-    pub(super) async fn loaded_or_small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
-        match self.shared.loaded.session(key).await? {
+    pub(super) async fn loaded_or_small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+        match self.caller.shared.loaded.session(key).await? {
             Some((session, _)) => Ok(Some(session)),
             None => self.small(key).await,
         }
     }
 
     /// A session that is small, read at its newest revision.
-    async fn small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+    async fn small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
-        let source = match self.store().views().source_within(key, None, most).await {
+        let source = match self.caller.store().views().source_within(key, None, most).await {
             Ok(source) => source,
             Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let policy = loaded::parse_policy(&source.policy, &self.shared.vocabularies)?;
-        let session = Arc::new(LoadedSession::new(self.store(), source, Arc::new(policy)).await?);
-        self.shared.loaded.keep(&session);
+        let policy = loaded::parse_policy(&source.policy, &self.caller.shared.vocabularies)?;
+        let session = Arc::new(LoadedSession::new(self.caller.store(), source, Arc::new(policy)).await?);
+        self.caller.shared.loaded.keep(&session);
         Ok(Some(session))
     }
+}
 
+impl Messages<'_> {
     /// Computes the cost of a reply that has none, by the model that wrote it: the one that it names, or else that of its
     /// view's or session's window.
-    fn price(&self, known: &CachedSession, (provider, model): (&str, &str), finish: &mut Finish) {
+    fn price(self, known: &CachedSession, (provider, model): (&str, &str), finish: &mut Finish) {
         let window = finish.view.as_ref().map(|view| &view.window).filter(|window| !window.model.is_empty());
         let model = if model.is_empty() { &window.unwrap_or(&known.window).model } else { model };
-        finish.usage = finish.usage.map(|usage| self.shared.models.priced(provider, model, usage));
+        finish.usage = finish.usage.map(|usage| self.caller.shared.models.priced(provider, model, usage));
     }
 
     /// The view that a reply answers, by its token. A fork's reply may answer a view of an ancestor, at a revision that
     /// both share.
-    async fn given_view(&self, known: &CachedSession, token: Option<&str>) -> Result<Option<GivenView>> {
+    async fn given_view(self, known: &CachedSession, token: Option<&str>) -> Result<Option<GivenView>> {
         let Some(token) = token else { return Ok(None) };
-        let (session, view) = view_token::read(self.store().view_key(), token)?;
+        let (session, view) = view_token::read(self.caller.store().view_key(), token)?;
         let is_shared = session == known.id
-            || self.store().sessions().shared_with(known.key, session).await?.is_some_and(|last| view.revision <= last);
+            || self
+                .caller
+                .store()
+                .sessions()
+                .shared_with(known.key, session)
+                .await?
+                .is_some_and(|last| view.revision <= last);
         if is_shared {
             return Ok(Some(view));
         }
         // A token of somebody else's says nothing, not even that it is one.
-        if !self.sees_id(session).await? {
+        if !self.caller.sees_id(session).await? {
             return Err(view_token::unknown());
         }
         let message = "the view token is for a session whose history this one does not share at that revision";
@@ -251,62 +321,51 @@ impl Caller {
 
     /// Appends messages, all or none.
     pub async fn append(
-        &self,
+        self,
         session: &str,
         messages: Vec<NewMessage>,
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
-    ) -> Result<Appended> {
+    ) -> Result<Answered<Appended>> {
         let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
         self.append_with(session, request).await
     }
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
-    pub async fn append_with(&self, session: &str, request: AppendRequest<'_>) -> Result<Appended> {
+    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<Answered<Appended>> {
         let AppendRequest {
             messages,
             provider_content,
             mut window,
             expected_revision,
-            mut title,
-            mut metadata_json,
+            title,
+            metadata_json,
             keep_erased: keeps_erased,
             ..
         } = request;
-        let mut messages = match provider_content {
+        let messages = match provider_content {
             None => messages,
             Some(_) if !messages.is_empty() => {
                 return Err(Error::field("messages", "do not go with provider_content"));
             }
             Some(given) => formatted::read(given)?,
         };
-        validate::batch(&messages)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
-        let described = |title: Option<&String>, metadata_json: Option<&str>| {
-            title.map_or(Ok(()), |title| validate::title(title))?;
-            validate::object("metadata_json", metadata_json, limits::SESSION_METADATA_BYTES_MAX)
-        };
-        described(title.as_ref(), metadata_json.as_deref())?;
-        let mut screen = self.screen();
-        let received = screen.messages(&mut messages)?;
-        screen.optional_text("title", &mut title)?;
-        screen.optional_json("metadata_json", &mut metadata_json)?;
-        if screen.has_changed {
-            validate::batch(&messages)?;
-            described(title.as_ref(), metadata_json.as_deref())?;
-        }
-        self.require_to_stay(metadata_json.as_deref())?;
+        let sent = self.caller.check(SentMessages { messages, title, metadata_json, received: Vec::new() })?;
+        let checked = sent.with(());
+        let (SentMessages { messages, title, metadata_json, received }, found) = sent.into_parts();
+        self.caller.require_to_stay(metadata_json.as_deref())?;
         let with = WithAppend {
             rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
             metadata_json,
         };
-        let known = self.known(session).await?;
-        self.count_append(messages.len())?;
+        let known = self.caller.known(session).await?;
+        self.caller.count_append(messages.len())?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for (message, received) in messages.into_iter().zip(received) {
@@ -322,25 +381,26 @@ impl Caller {
             }
             entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
-        let history = self.store().history();
-        let receipt = history.append_with(known.key, self.requester(), expected_revision, entries, with).await?;
-        self.fill_index(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
+        let history = self.caller.store().history();
+        let append = checked.with((entries, with));
+        let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
+        self.caller.history().fill_index(&known);
+        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
-    pub async fn append_parts(&self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
-        let parts = self.checked_parts(parts)?;
-        let known = self.known(session).await?;
-        self.count_append(parts.len())?;
+    pub async fn append_parts(self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Answered<Appended>> {
+        let parts = self.caller.check(parts)?;
+        let known = self.caller.known(session).await?;
+        self.caller.count_append(parts.len())?;
         let message = self.written_message(known.key, message).await?;
         self.append_checked_parts(&known, message, parts).await
     }
 
     /// The message that a write is for.
-    async fn written_message(&self, key: SessionKey, id: &str) -> Result<MessageId> {
-        match self.store().history().id(key, id).await {
+    async fn written_message(self, key: SessionKey, id: &str) -> Result<MessageId> {
+        match self.caller.store().history().id(key, id).await {
             // The request is answered whatever message it is for.
             Err(error) => self.require_repeated(key, error).await.map(|()| MessageId(uuid::Uuid::nil())),
             found => Ok(found?),
@@ -349,60 +409,55 @@ impl Caller {
 
     /// Refuses a request that names a message which is not found, unless its session is erased and had the request before:
     /// an erased session has forgotten the ids of clients.
-    pub(super) async fn require_repeated(&self, key: SessionKey, error: store::Error) -> Result<()> {
+    pub(super) async fn require_repeated(self, key: SessionKey, error: store::Error) -> Result<()> {
         let is_lost = matches!(error, store::Error::NotFound { .. });
-        if !is_lost || self.store().sessions().get(key).await?.0.state != SessionState::Erased {
+        if !is_lost || self.caller.store().sessions().get(key).await?.0.state != SessionState::Erased {
             return Err(error.into());
         }
-        let answer = self.store().sessions().kept_answer(key, &self.requester).await?;
+        let answer = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await?;
         answer.map(drop).ok_or_else(|| store::Error::SessionErased.into())
-    }
-
-    /// The parts as they are stored, if they may be.
-    pub(super) fn checked_parts(&self, mut parts: Vec<OpenPart>) -> Result<Vec<OpenPart>> {
-        validate::open_parts(&parts)?;
-        let mut screen = self.screen();
-        screen.open_parts(&mut parts)?;
-        if screen.has_changed {
-            validate::open_parts(&parts)?;
-        }
-        Ok(parts)
     }
 
     /// The same for parts that were checked, in an append that was counted.
     pub(super) async fn append_checked_parts(
-        &self,
+        self,
         known: &CachedSession,
         message: MessageId,
-        parts: Vec<OpenPart>,
-    ) -> Result<Appended> {
-        let receipt = self.store().history().append_parts(known.key, self.requester(), message, parts).await?;
-        self.found_in_draft("drafts", &receipt.hits);
-        Ok(self.appended(receipt, known, None, false).await)
+        parts: Checked<Vec<OpenPart>>,
+    ) -> Result<Answered<Appended>> {
+        let found = parts.findings().clone();
+        let receipt =
+            self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
+        let found = self.caller.with_hits(found, "drafts", &receipt.hits);
+        Ok(Answered::new(self.appended(receipt, known, None, false).await, found))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
-    pub async fn append_draft(&self, session: &str, message: &str, words: NewDraftText) -> Result<store::DraftReceipt> {
+    pub async fn append_draft(
+        self,
+        session: &str,
+        message: &str,
+        words: NewDraftText,
+    ) -> Result<Answered<store::DraftReceipt>> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         // The kind of a draft that exists is not read.
         if words.part.is_none() {
             validate::draft_kind(&words.kind)?;
         }
-        let known = self.known(session).await?;
-        self.count_append(1)?;
+        let known = self.caller.known(session).await?;
+        self.caller.count_append(1)?;
         let message = self.written_message(known.key, message).await?;
         let kind = words.kind.clone();
-        // Begins anew what is found.
-        let _ = self.screen();
-        let receipt = self.store().history().append_draft(known.key, &self.requester(), message, words).await?;
-        self.found_in_draft("delta", &receipt.hits);
+        let receipt =
+            self.caller.store().history().append_draft(known.key, &self.caller.requester(), message, words).await?;
         self.announce(known.key, message, kind, &receipt);
-        Ok(receipt)
+        let found = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
+        Ok(Answered::new(receipt, found))
     }
 
     /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
     pub(super) fn announce(
-        &self,
+        self,
         session: SessionKey,
         message: MessageId,
         kind: DraftKind,
@@ -412,50 +467,45 @@ impl Caller {
         let delta = receipt.shown.clone();
         let live = DraftDelta { session, message, part: receipt.part, kind, offset: added_at, delta };
         // It is not an error if there are no subscribers.
-        drop(self.shared.live.send(live));
+        drop(self.caller.shared.live.send(live));
     }
 
     /// Seals an open message.
-    pub async fn finish_message(
-        &self,
+    pub async fn finish(
+        self,
         session: &str,
         message: &str,
-        mut finish: NewFinish,
+        finish: NewFinish,
         mut window: Option<ModelWindow>,
-    ) -> Result<Appended> {
-        validate::finish("finish", &finish)?;
-        let mut screen = self.screen();
-        screen.text("finish.detail", &mut finish.detail)?;
-        if screen.has_changed {
-            validate::finish("finish", &finish)?;
-        }
+    ) -> Result<Answered<Appended>> {
+        let sent = self.caller.check(finish)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
-        let known = self.known(session).await?;
+        let known = self.caller.known(session).await?;
         let message = self.written_message(known.key, message).await?;
-        let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
-        let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let mut finish = finish.with_view(view);
+        let reports_overflow = replay::overflow(&known.policy, &known.window, &sent).is_some();
+        let view = self.given_view(&known, sent.view.as_deref()).await?;
+        let mut finish = sent.clone().into_parts().0.with_view(view);
         if finish.usage.is_some_and(|usage| usage.cost_usd.is_none()) {
-            let (provider, model) = match self.store().history().author(known.key, &message.to_string()).await {
+            let (provider, model) = match self.caller.store().history().author(known.key, &message.to_string()).await {
                 Err(store::Error::NotFound { .. }) => Default::default(),
                 author => author?,
             };
             self.price(&known, (&provider, &model), &mut finish);
         }
-        let seal = Seal { finish, reports_overflow };
-        let receipt = self.store().history().finish(known.key, self.requester(), message, seal).await?;
-        self.found_in_draft("drafts", &receipt.hits);
-        self.fill_index(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
+        let seal = sent.with(Seal { finish, reports_overflow });
+        let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
+        self.caller.history().fill_index(&known);
+        let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
+        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
-    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<Draft>, MessageStatus)> {
-        let key = self.session_key(session).await?;
-        let (found, drafts) = self.store().history().with_drafts(key, message).await?;
+    pub async fn get(self, session: &str, message: &str) -> Result<(Message, Vec<Draft>, MessageStatus)> {
+        let key = self.caller.session_key(session).await?;
+        let (found, drafts) = self.caller.store().history().with_drafts(key, message).await?;
         let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
         let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
         Ok((found, drafts, status))
@@ -464,12 +514,12 @@ impl Caller {
     /// The statuses of messages at a revision, or at the newest one. Damage to what they follow from does not keep
     /// anybody from reading the messages.
     pub(super) async fn statuses(
-        &self,
+        self,
         key: SessionKey,
         at: Option<Revision>,
         messages: &[Message],
     ) -> Result<Vec<MessageStatus>> {
-        match self.store().history().statuses(key, at, messages).await {
+        match self.caller.store().history().statuses(key, at, messages).await {
             Err(error @ store::Error::Corrupt { .. }) => {
                 tracing::warn!(%error, "the statuses of messages are not known");
                 Ok(vec![MessageStatus::of(MessageState::Unknown); messages.len()])
@@ -479,27 +529,27 @@ impl Caller {
     }
 
     /// Messages by their ids, as they were written, in the order of the ids.
-    pub async fn batch_get_messages(&self, session: &str, mut ids: Vec<String>) -> Result<MessageBatch> {
+    pub async fn batch_get(self, session: &str, mut ids: Vec<String>) -> Result<MessageBatch> {
         if ids.is_empty() {
             return Err(Error::field("message_ids", "is empty"));
         }
         if ids.len() > limits::BATCH_GET_MESSAGES_MAX {
             return Err(Error::limit("message_ids", limits::BATCH_GET_MESSAGES_MAX, ids.len()));
         }
-        let key = self.session_key(session).await?;
-        let messages = self.store().history().batch(key, &ids).await?;
+        let key = self.caller.session_key(session).await?;
+        let messages = self.caller.store().history().batch(key, &ids).await?;
         let statuses = self.statuses(key, None, &messages).await?;
         Ok(MessageBatch { remaining_ids: ids.split_off(messages.len()), messages, statuses })
     }
 
     /// A page of history.
-    pub async fn list_messages(&self, session: &str, list: ListMessages) -> Result<MessagePage> {
+    pub async fn list(self, session: &str, list: ListMessages) -> Result<MessagePage> {
         let limit = page_size(list.page_size)?;
         let ListMessages { reverse, as_of, derived, records, client_id_prefix: prefix, .. } = list;
         validate::name("client_id_prefix", &prefix)?;
-        let key = self.session_key(session).await?;
+        let key = self.caller.session_key(session).await?;
         let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records} {prefix}");
-        let start = self.page_start(&list.page_token, &scope)?;
+        let start = self.caller.page_start(&list.page_token, &scope)?;
         let page = PageOf {
             from: start,
             at: as_of,
@@ -508,7 +558,7 @@ impl Caller {
             derived,
             records,
         };
-        let newest = if prefix.is_empty() { self.newest_messages(key, &page).await? } else { None };
+        let newest = if prefix.is_empty() { self.newest(key, &page).await? } else { None };
         let (messages, next, revision, statuses) = match newest {
             Some((messages, next, revision)) => {
                 // No mark came after any of them.
@@ -517,31 +567,27 @@ impl Caller {
             }
             None => {
                 let (messages, next, revision) = match prefix.as_str() {
-                    "" => self.store().history().page(key, page).await?,
-                    prefix => self.store().history().page_by_client_id(key, prefix, page).await?,
+                    "" => self.caller.store().history().page(key, page).await?,
+                    prefix => self.caller.store().history().page_by_client_id(key, prefix, page).await?,
                 };
                 let statuses = self.statuses(key, Some(revision), &messages).await?;
                 (messages, next, revision, statuses)
             }
         };
-        let next_page_token = next.map(|next| self.page_token(next, &scope)).unwrap_or_default();
+        let next_page_token = next.map(|next| self.caller.page_token(next, &scope)).unwrap_or_default();
         Ok(MessagePage { messages, statuses, next_page_token, revision })
     }
 
     /// The first page of the newest messages from a session in memory, the beginning of the next page, and the revision.
-    async fn newest_messages(
-        &self,
-        key: SessionKey,
-        page: &PageOf,
-    ) -> Result<Option<(Vec<Message>, Revision, Revision)>> {
+    async fn newest(self, key: SessionKey, page: &PageOf) -> Result<Option<(Vec<Message>, Revision, Revision)>> {
         let PageOf { from: None, at: None, order: Order::NewestFirst, records, limit, .. } = *page else {
             return Ok(None);
         };
-        let Some((session, _)) = self.shared.loaded.session(key).await? else { return Ok(None) };
+        let Some((session, _)) = self.caller.shared.loaded.session(key).await? else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some((messages, next)) = session.newest_messages(limit) else { return Ok(None) };
         // Records are in no view, and not in memory.
-        if records && self.store().history().newest_record(key).await?.is_some_and(|record| record > next) {
+        if records && self.caller.store().history().newest_record(key).await?.is_some_and(|record| record > next) {
             return Ok(None);
         }
         Ok(Some((messages, next, session.source.at)))
@@ -549,31 +595,36 @@ impl Caller {
 
     /// Leaves everything after a message out of the conversation, or everything.
     pub async fn rewind(
-        &self,
+        self,
         session: &str,
         to: impl Into<RewindTo<'_>>,
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         let message = to.into().message()?.map(ToOwned::to_owned);
-        let key = self.session_key(session).await?;
-        Ok(self.store().history().rewind(key, self.requester(), expected_revision, message, None).await?)
+        let key = self.caller.session_key(session).await?;
+        Ok(self
+            .caller
+            .store()
+            .history()
+            .rewind(key, self.caller.requester(), expected_revision, message, Checked::own(None))
+            .await?)
     }
 
     /// Replaces a message by another one; without parts, leaves it out of views. History keeps it.
     pub async fn edit(
-        &self,
+        self,
         session: &str,
         message: &str,
         parts: &[NewPart],
         expected_revision: Option<Revision>,
-    ) -> Result<Receipt> {
+    ) -> Result<Answered<Receipt>> {
         let parts = parts.to_vec();
         self.edit_with(session, EditRequest { message, parts, expected_revision, ..EditRequest::default() }).await
     }
 
     /// The same with everything that an edit can have.
-    pub async fn edit_with(&self, session: &str, edit: EditRequest<'_>) -> Result<Receipt> {
-        let EditRequest { message, mut parts, mut metadata_json, expected_revision, keep_erased } = edit;
+    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<Answered<Receipt>> {
+        let EditRequest { message, parts, metadata_json, expected_revision, keep_erased } = edit;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
@@ -583,31 +634,32 @@ impl Caller {
         if metadata_json.is_some() && parts.is_empty() {
             return Err(Error::field("metadata_json", "does not go with remove"));
         }
-        validate::edit(&parts, metadata_json.as_deref())?;
-        let mut screen = self.screen();
-        screen.parts_of_request("request", &mut parts)?;
-        screen.optional_json("metadata_json", &mut metadata_json)?;
-        if screen.has_changed {
-            validate::edit(&parts, metadata_json.as_deref())?;
-        }
-        let key = self.session_key(session).await?;
-        self.count_append(1)?;
         let (message, keeps_erased) = (message.to_owned(), keep_erased);
-        let edit = store::NewEdit { message, parts, metadata_json, keeps_erased };
-        Ok(self.store().history().edit(key, self.requester(), expected_revision, edit).await?)
+        let edit = self.caller.check(store::NewEdit { message, parts, metadata_json, keeps_erased })?;
+        let found = edit.findings().clone();
+        let key = self.caller.session_key(session).await?;
+        self.caller.count_append(1)?;
+        let history = self.caller.store().history();
+        Ok(Answered::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds
     /// it: a view never shows half a message.
-    pub async fn pin(&self, session: &str, message: &str) -> Result<Receipt> {
-        let key = self.session_key(session).await?;
-        Ok(self.store().history().pin(key, self.requester(), message.to_owned()).await?)
+    pub async fn pin(self, session: &str, message: &str) -> Result<Receipt> {
+        let key = self.caller.session_key(session).await?;
+        Ok(self.caller.store().history().pin(key, self.caller.requester(), message.to_owned()).await?)
     }
 
     /// Removes the pin of a message.
-    pub async fn unpin(&self, session: &str, message: &str) -> Result<Receipt> {
-        let key = self.session_key(session).await?;
-        Ok(self.store().history().unpin(key, self.requester(), message.to_owned()).await?)
+    pub async fn unpin(self, session: &str, message: &str) -> Result<Receipt> {
+        let key = self.caller.session_key(session).await?;
+        Ok(self.caller.store().history().unpin(key, self.caller.requester(), message.to_owned()).await?)
+    }
+
+    /// Decides what becomes of a message's words beside summaries; none leaves that to the summarizer again.
+    pub async fn mark_words(self, session: &str, message: &str, stance: Option<WordsStance>) -> Result<Receipt> {
+        let key = self.caller.session_key(session).await?;
+        Ok(self.caller.store().history().mark_words(key, self.caller.requester(), message.to_owned(), stance).await?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Archives of sessions: exported whole, and imported into another store.
 
-use super::Caller;
 use super::error::{Error, Reason, Result};
+use super::nouns::Archives;
 use super::sessions::SessionInfo;
 use crate::limits;
 use crate::model::access::Scope;
@@ -44,25 +44,25 @@ pub fn sessions_in(data: &[u8]) -> Vec<String> {
     read.map(|_| Archive::sessions(&line)).unwrap_or_default()
 }
 
-impl Caller {
+impl Archives<'_> {
     /// Writes the archive of a session; the receiver gets its bytes in order. It goes no further than the receiver reads,
     /// and ends with it.
     ///
     /// # Errors
     ///
     /// `SESSION_NOT_FOUND`; `SCOPE_MISSING` if the session hangs on one that the caller does not see.
-    pub async fn export_session(&self, id: &str) -> Result<mpsc::Receiver<Result<Vec<u8>>>> {
-        let key = self.session_key(id).await?;
-        let plan = self.store().archives().plan(key).await?;
+    pub async fn export(self, id: &str) -> Result<mpsc::Receiver<Result<Vec<u8>>>> {
+        let key = self.caller.session_key(id).await?;
+        let plan = self.caller.store().archives().plan(key).await?;
         for key in plan.sessions() {
-            if !self.sees(key).await? {
+            if !self.caller.sees(key).await? {
                 let message = "the session hangs on another one, which the access token is not bound to";
                 return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Read));
             }
         }
-        let mut writing = self.store().archives().begin(plan);
+        let mut writing = self.caller.store().archives().begin(plan);
         let (pieces, receiver) = mpsc::channel(1);
-        let stopping = self.shared.stopping.clone();
+        let stopping = self.caller.shared.stopping.clone();
         turns::spawn(async move {
             let write = async {
                 while let Some(page) = writing.next().await? {
@@ -93,21 +93,22 @@ impl Caller {
     ///
     /// `ARCHIVE_INVALID`, `ARCHIVE_CONFLICT`, `CLIENT_ID_REUSED`, `QUOTA_EXCEEDED`, `LIMIT_EXCEEDED`; `SCOPE_MISSING` for
     /// a caller that is no operator.
-    pub async fn import_session(&self, data: Vec<u8>) -> Result<ImportedArchive> {
-        if !self.access.is_operator() {
+    pub async fn import(self, data: Vec<u8>) -> Result<ImportedArchive> {
+        if !self.caller.access.is_operator() {
             let message = "archives are imported by operators, who act in the tenant with the header longhand-tenant";
             return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Admin));
         }
         // The lines of an archive are in memory until it is written.
-        let permit = self.shared.unless_stopping(self.shared.imports.acquire()).await?;
+        let permit = self.caller.shared.unless_stopping(self.caller.shared.imports.acquire()).await?;
         let _permit = permit.map_err(Error::internal)?;
-        let (archives, bytes) = (self.store().archives().clone(), data.len());
+        let (archives, bytes) = (self.caller.store().archives().clone(), data.len());
         let read = move || Ok::<Archive, Error>(archives.read(&decompressed(&data)?)?);
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
-        let imported = self.store().archives().import(archive, self.visibility.tenant.clone(), bytes).await?;
+        let imported =
+            self.caller.store().archives().import(archive, self.caller.visibility.tenant.clone(), bytes).await?;
         let Imported { session, written } = imported;
-        let info = Error::answer(self.info(session).await)?;
-        self.named.add(&info.session.id.to_string());
+        let info = Error::answer(self.caller.sessions().info(session).await)?;
+        self.caller.named.add(&info.session.id.to_string());
         Ok(ImportedArchive { info, written })
     }
 }

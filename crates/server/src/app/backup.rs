@@ -1,7 +1,7 @@
 //! Backups of the store, at the request of an operator.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::nouns::Daemon;
 use crate::limits;
 pub use crate::store::{CheckedCopy, CopyProgress};
 use std::path::Path;
@@ -16,22 +16,22 @@ pub enum BackupItem {
     End(CheckedCopy),
 }
 
-impl Caller {
+impl Daemon<'_> {
     /// True for a store in files, which is no shard.
-    pub fn store_is_sqlite(&self) -> bool {
-        self.store().is_sqlite()
+    pub fn store_is_sqlite(self) -> bool {
+        self.caller.store().is_sqlite()
     }
 
     /// Makes a verified backup in a new file of the daemon's machine; the receiver gets its progress, and its end last.
     /// A caller that is gone ends the backup, and nothing of it remains.
-    pub fn create_backup(&self, path: &str) -> Result<mpsc::Receiver<Result<BackupItem>>> {
-        self.require_operator()?;
+    pub fn create_backup(self, path: &str) -> Result<mpsc::Receiver<Result<BackupItem>>> {
+        self.caller.require_operator()?;
         if path.is_empty() {
             return Err(Error::field("path", "is empty"));
         }
         let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-        let (store, path) = (self.store().clone(), path.to_owned());
-        let stopping = self.shared.stopping.clone();
+        let (store, path) = (self.caller.store().clone(), path.to_owned());
+        let stopping = self.caller.shared.stopping.clone();
         tokio::spawn(async move {
             let report = |progress| drop(items.try_send(Ok(BackupItem::Progress(progress))));
             let end = tokio::select! {

@@ -3,7 +3,9 @@
 use super::append::RewindTo;
 use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
-use super::{Caller, validate};
+use super::nouns::Messages;
+use super::secrets::{Answered, SentText};
+use super::validate;
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-impl Caller {
+impl<'a> Messages<'a> {
     /// Leaves everything after a message out of the conversation, or everything, and records a summary of the view of
     /// that branch after the rewind. The receipt's id is that of the summary; there is none if
     /// there was nothing to summarize.
@@ -25,44 +27,42 @@ impl Caller {
     /// The summary is written first, with nothing changed: a caller that gives up meanwhile has changed nothing. If
     /// history changed meanwhile, the rewind is refused.
     pub async fn rewind_with_summary(
-        &self,
+        self,
         session: &str,
         to: impl Into<RewindTo<'_>>,
         instructions: &str,
         expected_revision: Option<Revision>,
-    ) -> Result<Receipt> {
-        validate::instructions(instructions)?;
-        let mut instructions = instructions.to_owned();
-        let mut screen = self.screen();
-        screen.text("branch_summary.instructions", &mut instructions)?;
-        if screen.has_changed {
-            validate::instructions(&instructions)?;
-        }
+    ) -> Result<Answered<Receipt>> {
+        let (field, text) = ("branch_summary.instructions", instructions.to_owned());
+        let sent = self.caller.check(SentText { field, text, check: validate::instructions })?;
+        let found = sent.findings().clone();
         let message = to.into().message()?;
-        let key = self.session_key(session).await?;
-        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
-            return Ok(receipt);
+        let key = self.caller.session_key(session).await?;
+        if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
+            return Ok(Answered::new(receipt, found));
         }
         let after = match message {
             None => 0,
-            Some(message) => self.store().history().position(key, message).await?.last,
+            Some(message) => self.caller.store().history().position(key, message).await?.last,
         };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
         let _slot = self.branch_slot(deadline).await?;
-        let (source, held) = self.reserved_source(key, None).await?;
-        let policy = self.parse_policy(&source.policy)?;
+        let (source, held) = self.caller.views().reserved_source(key, None).await?;
+        let policy = self.caller.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
         };
-        let (known, _) = self.store().sessions().get(key).await?;
-        let left = branch::left(&source.messages, &self.store().views().layout_behind(key, after).await?);
+        let (known, _) = self.caller.store().sessions().get(key).await?;
+        let left = branch::left(&source.messages, &self.caller.store().views().layout_behind(key, after).await?);
         let share = BranchRules::default();
         let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
         let message = message.map(ToOwned::to_owned);
         if plan.covered.is_empty() {
-            return Ok(self.store().history().rewind(key, self.requester(), unchanged, message, None).await?);
+            let rewound =
+                self.caller.store().history().rewind(key, self.caller.requester(), unchanged, message, sent.with(None));
+            return Ok(Answered::new(rewound.await?, found));
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -74,7 +74,7 @@ impl Caller {
             budget_tokens: rules.max_tokens,
             rules,
             counting: policy.counting.clone(),
-            instructions: branch::instructions(&instructions),
+            instructions: branch::instructions(&sent.text),
         };
         // The summary may take minutes, and needs only the input.
         drop((source, left));
@@ -82,8 +82,12 @@ impl Caller {
             held.resize(input.messages.iter().map(|source| store::message_bytes(&source.message)).sum());
         }
         let id = fresh_message_id();
-        let request_log =
-            BranchRequestLog::new(RequestLog::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
+        let request_log = BranchRequestLog::new(
+            RequestLog::new(self.caller.shared.clock.clone(), 1),
+            self.caller.store().clone(),
+            key,
+            id,
+        );
         let output = self.summary_of_branch(key, &input, &request_log, deadline).await;
         // The request log is stored before the rewind, so that subscribers to it find the log, and also if the summary
         // failed.
@@ -91,13 +95,14 @@ impl Caller {
         let output = output?;
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
-        Ok(self.store().history().rewind(key, self.requester(), unchanged, message, Some(summary)).await?)
+        let (history, summary) = (self.caller.store().history(), sent.with(Some(summary)));
+        Ok(Answered::new(history.rewind(key, self.caller.requester(), unchanged, message, summary).await?, found))
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.
-    async fn branch_slot(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
-        let slot = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
-        let slot = self.shared.unless_stopping(slot).await?;
+    async fn branch_slot(self, deadline: Instant) -> Result<SemaphorePermit<'a>> {
+        let slot = tokio::time::timeout_at(deadline, self.caller.shared.branches.acquire());
+        let slot = self.caller.shared.unless_stopping(slot).await?;
         slot.ok().and_then(std::result::Result::ok).ok_or_else(|| {
             Error::new(Reason::TooManyRequests, "as many summaries of branches are being written as may be")
                 .with("limit", limits::BRANCH_SUMMARIES_MAX)
@@ -106,7 +111,7 @@ impl Caller {
 
     /// The summary, written by the ordinary summarizer, or by the built-in one if that fails or may not be asked.
     async fn summary_of_branch(
-        &self,
+        self,
         key: SessionKey,
         input: &SummaryInput,
         request_log: &BranchRequestLog,
@@ -114,10 +119,10 @@ impl Caller {
     ) -> Result<SummaryOutput> {
         let asking = async {
             // Over its tenant's quota, no model is asked.
-            if !self.store().sessions().may_ask_models(key, self.shared.clock.now()).await? {
+            if !self.caller.store().sessions().may_ask_models(key, self.caller.shared.clock.now()).await? {
                 return Extractive.summarize(input, request_log).await.map_err(Error::internal);
             }
-            let summarizer = self.shared.scheduler.summarizers().of(None);
+            let summarizer = self.caller.shared.scheduler.summarizers().of(None);
             match tokio::time::timeout_at(deadline, summarizer.summarize(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
@@ -126,6 +131,6 @@ impl Caller {
             }
             Extractive.summarize(input, request_log).await.map_err(Error::internal)
         };
-        self.shared.unless_stopping(asking).await?
+        self.caller.shared.unless_stopping(asking).await?
     }
 }

@@ -1,7 +1,9 @@
 //! Compactions: requesting, supplying, listing and stopping them.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, page_size, validate, window_of_call};
+use super::nouns::Compactions;
+use super::secrets::{Answered, Sent};
+use super::{page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
 use crate::model::Revision;
@@ -18,7 +20,10 @@ use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, SummaryInEffect, is_possible};
-use crate::store::{Condition, Receipt, Requester, SessionKey, Source, SuppliedSummary, UpdateSession, WindowUsage};
+use crate::store::{
+    Checked, Condition, Receipt, Requester, Screen, Screened, SessionKey, Source, SuppliedSummary, UpdateSession,
+    WindowUsage,
+};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]
@@ -102,24 +107,43 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
     Ok(CompactionId(*id))
 }
 
-impl Caller {
+impl Sent for NewCompaction {
+    fn validate(&self) -> Result<()> {
+        validate::instructions(&self.instructions)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("instructions", &mut self.instructions)
+    }
+}
+
+impl Sent for NewSummary {
+    fn validate(&self) -> Result<()> {
+        validate::summary(&self.text)?;
+        validate::name("summarizer", &self.summarizer)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("text", &mut self.text)
+    }
+}
+
+impl Compactions<'_> {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start_compaction(&self, session: &str, mut wanted: NewCompaction) -> Result<(Compaction, bool)> {
-        validate::instructions(&wanted.instructions)?;
-        let mut screen = self.screen();
-        screen.text("instructions", &mut wanted.instructions)?;
-        if screen.has_changed {
-            validate::instructions(&wanted.instructions)?;
-        }
-        let key = self.session_key(session).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
-        let policy = self.parse_policy(&source.policy)?;
+    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<Answered<(Compaction, bool)>> {
+        let wanted = self.caller.check(wanted)?;
+        let key = self.caller.session_key(session).await?;
+        let (source, _held) = self.caller.views().reserved_source(key, None).await?;
+        let policy = self.caller.parse_policy(&source.policy)?;
         let formed = loaded::formed(&source);
         let fold = loaded::fold(&policy, &source, &formed);
-        let planning = scheduler::planning_input(&policy, &source.window, &source, &formed, self.shared.clock.now());
+        let planning =
+            scheduler::planning_input(&policy, &source.window, &source, &formed, self.caller.shared.clock.now());
         let bounds = match self.bounds(key, &source, &policy, &wanted).await {
             // A repeated request gets the same answer, wherever the messages are now.
-            Err(_) if self.store().sessions().kept_answer(key, &self.requester).await?.is_some() => Bounds::default(),
+            Err(_) if self.caller.store().sessions().kept_answer(key, &self.caller.requester).await?.is_some() => {
+                Bounds::default()
+            }
             found => found?,
         };
         let request = wanted.request(&policy, bounds);
@@ -128,16 +152,17 @@ impl Caller {
         let condition = Condition::Possible(is_possible);
         // The store refuses an impossible request, unless it is a repetition.
         let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));
-        let enqueued =
-            self.store().compactions().enqueue(key, self.requester(), request, usage, condition, None).await?;
+        let (compactions, requester) = (self.caller.store().compactions(), self.caller.requester());
+        let enqueued = compactions.enqueue(key, requester, wanted.with(request), usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
-        self.shared.scheduler.wake();
-        Ok((Error::answer(self.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
+        self.caller.shared.scheduler.wake();
+        let compaction = Error::answer(compactions.get(enqueued.compaction).await)?;
+        Ok(Answered::new((compaction, enqueued.joined), wanted.into_parts().1))
     }
 
     /// The requested bounds of a summary, as positions in the view.
     pub(super) async fn bounds(
-        &self,
+        self,
         key: SessionKey,
         source: &Source,
         policy: &Policy,
@@ -154,7 +179,7 @@ impl Caller {
             if !level_policy.is_some_and(summarizes) {
                 return Err(Error::field(field, "is given, but no summary is asked for"));
             }
-            let position = Some(self.store().history().position(key, id).await?.first)
+            let position = Some(self.caller.store().history().position(key, id).await?.first)
                 .filter(|position| can_start(sources, *position));
             position.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
         };
@@ -169,10 +194,10 @@ impl Caller {
     }
 
     /// The id of the message that the view shows at a position; empty for no position.
-    async fn shown_message_id(&self, session: &str, position: Option<Revision>) -> Result<String> {
+    async fn shown_message_id(self, session: &str, position: Option<Revision>) -> Result<String> {
         let Some(position) = position else { return Ok(String::new()) };
-        let key = self.session_key(session).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let key = self.caller.session_key(session).await?;
+        let (source, _held) = self.caller.views().reserved_source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
@@ -182,21 +207,23 @@ impl Caller {
 
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
     /// anything that could refuse the request now.
-    async fn answered(&self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
-        let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? else { return Ok(None) };
-        let compaction = Error::answer(self.store().compactions().get(from_receipt(&receipt)?).await)?;
+    async fn answered(self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
+        let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? else {
+            return Ok(None);
+        };
+        let compaction = Error::answer(self.caller.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
 
     /// Makes a view that a provider refused smaller by what was refused: its media, or all of it. A compaction works once
     /// for each user message, the removal of media as long as the view has any: after that the caller has to shorten the
     /// request or to use a model with a larger window.
-    pub async fn report_overflow(&self, session: &str, mut overflow: Overflow) -> Result<(Compaction, bool)> {
+    pub async fn report_overflow(self, session: &str, mut overflow: Overflow) -> Result<(Compaction, bool)> {
         validate::name("code", &overflow.code)?;
         validate::instructions(&overflow.message)?;
         if let Some(window) = &mut overflow.window {
             validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
         let refusal = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
         let recovery = provider_errors::kind(&refusal).and_then(provider_errors::Kind::recovery);
@@ -206,21 +233,21 @@ impl Caller {
                 "the error does not mean that the request or its media were too large or too many",
             ));
         };
-        let key = self.session_key(session).await?;
+        let key = self.caller.session_key(session).await?;
         if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
         self.apply_named_window(key, &overflow, provider_errors::window_tokens(&refusal)).await?;
-        let (source, _held) = self.reserved_source(key, None).await?;
+        let (source, _held) = self.caller.views().reserved_source(key, None).await?;
         let window = window_of_call(&source.window, overflow.window.as_ref()).clone();
-        let policy = self.parse_policy(&source.policy)?;
+        let policy = self.caller.parse_policy(&source.policy)?;
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
         }
-        let before = self.store().compactions().list(key, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        let before = self.caller.store().compactions().list(key, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
         let formed = loaded::formed(&source);
-        let planning = scheduler::planning_input(&policy, &window, &source, &formed, self.shared.clock.now());
+        let planning = scheduler::planning_input(&policy, &window, &source, &formed, self.caller.shared.clock.now());
         let context_tokens = loaded::fold(&policy, &source, &formed).context_tokens(&window);
         let request = replay::recovery_request(planning, context_tokens, recovery, &before);
         if request.is_none() && replay::has_recovered(&source.messages, &before) {
@@ -232,18 +259,22 @@ impl Caller {
         // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
         let usage = WindowUsage { window, context_tokens };
-        let enqueued =
-            self.store().compactions().enqueue(key, self.requester(), request, usage, condition, None).await?;
+        let enqueued = self
+            .caller
+            .store()
+            .compactions()
+            .enqueue(key, self.caller.requester(), Checked::own(request), usage, condition, None)
+            .await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
-        self.shared.scheduler.wake();
-        Ok((Error::answer(self.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
+        self.caller.shared.scheduler.wake();
+        Ok((Error::answer(self.caller.store().compactions().get(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// Sets the session's window to the limit that a provider named, unless a client knows better: it named the limits of
     /// the session, or the refused request was for another window.
-    async fn apply_named_window(&self, key: SessionKey, overflow: &Overflow, tokens: Option<i64>) -> Result<()> {
+    async fn apply_named_window(self, key: SessionKey, overflow: &Overflow, tokens: Option<i64>) -> Result<()> {
         let Some(context) = tokens.filter(|_| overflow.window.is_none()) else { return Ok(()) };
-        let known = self.store().sessions().get(key).await?.0.window;
+        let known = self.caller.store().sessions().get(key).await?.0.window;
         let is_client = known.source == WindowSource::Client && known.input_max().is_some();
         if is_client || known.context == context {
             return Ok(());
@@ -253,31 +284,25 @@ impl Caller {
         let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..known };
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
-        let requester = Requester { request: None, salted_hash: None, ..self.requester() };
-        self.store().sessions().update(key, update, requester).await?;
-        self.forget();
+        let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
+        self.caller.store().sessions().update(key, Checked::own(update), requester).await?;
+        self.caller.forget();
         Ok(())
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(&self, session: &str, mut new: NewSummary) -> Result<(Compaction, Receipt)> {
-        validate::summary(&new.text)?;
-        let mut screen = self.screen();
-        screen.text("text", &mut new.text)?;
-        if screen.has_changed {
-            validate::summary(&new.text)?;
+    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<Answered<(Compaction, Receipt)>> {
+        let new = self.caller.check(new)?;
+        let key = self.caller.session_key(session).await?;
+        if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
+            return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
         }
-        validate::name("summarizer", &new.summarizer)?;
-        let key = self.session_key(session).await?;
-        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
-            return self.supplied(receipt).await;
-        }
-        self.count_append(1)?;
+        self.caller.count_append(1)?;
         // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
         for _ in 0..limits::SUPPLY_TRIES_MAX {
-            let planned = self.plan_supplied(key, &new).await?;
-            if let Some(receipt) = self.store().compactions().supply(planned).await? {
-                return self.supplied(receipt).await;
+            let planned = new.with(self.plan_supplied(key, &new).await?);
+            if let Some(receipt) = self.caller.store().compactions().supply(planned).await? {
+                return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
             }
         }
         Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))
@@ -285,17 +310,17 @@ impl Caller {
 
     /// A finished summary with what it covers in today's view. A compaction that is committed meanwhile makes the plan
     /// void.
-    async fn plan_supplied(&self, key: SessionKey, new: &NewSummary) -> Result<SuppliedSummary> {
-        let (source, _held) = self.reserved_source(key, None).await?;
-        let policy = self.parse_policy(&source.policy)?;
+    async fn plan_supplied(self, key: SessionKey, new: &NewSummary) -> Result<SuppliedSummary> {
+        let (source, _held) = self.caller.views().reserved_source(key, None).await?;
+        let policy = self.caller.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,
-            id => self.store().history().position(key, id).await?.last,
+            id => self.caller.store().history().position(key, id).await?.last,
         };
         let (tail_start, tail_message) = match new.tail_start.as_str() {
             "" => (until + 1, None),
             id => {
-                let position = self.store().history().position(key, id).await?;
+                let position = self.caller.store().history().position(key, id).await?;
                 (position.first, Some(position.message))
             }
         };
@@ -330,7 +355,7 @@ impl Caller {
         };
         Ok(SuppliedSummary {
             session: key,
-            caller: self.requester(),
+            caller: self.caller.requester(),
             expected_revision: new.expected_revision,
             summary,
             boundary_is_safe,
@@ -345,7 +370,7 @@ impl Caller {
     /// What is known about the messages that a supplied summary covers anew, and about those before them, with what the
     /// policy lets follow a summary.
     async fn input_of_supplied(
-        &self,
+        self,
         source: &Source,
         policy: &Policy,
         messages: Vec<SourceMessage>,
@@ -353,7 +378,9 @@ impl Caller {
         let rule = [Level::Auto, Level::Deep, Level::Micro].into_iter().find_map(|level| policy.summarize(level));
         let previous = plan::previous(&source.messages);
         let previous_digest = match source.layout.covered.as_ref().zip(previous.as_deref()) {
-            Some((covered, text)) => Some(scheduler::digest_of(self.store(), source.session, covered, text).await?),
+            Some((covered, text)) => {
+                Some(scheduler::digest_of(self.caller.store(), source.session, covered, text).await?)
+            }
             None => None,
         };
         Ok(SummaryInput {
@@ -361,7 +388,7 @@ impl Caller {
             split_turn: Vec::new(),
             previous,
             previous_digest,
-            words: self.store().views().words(source.session).await?,
+            words: self.caller.store().views().words(source.session).await?,
             previous_is_supplied: false,
             rules: rule.map(|rule| rule.summary.clone()).unwrap_or_default(),
             counting: policy.counting.clone(),
@@ -371,24 +398,24 @@ impl Caller {
     }
 
     /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.
-    async fn supplied(&self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
-        let compaction = Error::answer(self.store().compactions().get(from_receipt(&receipt)?).await)?;
+    async fn supplied(self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
+        let compaction = Error::answer(self.caller.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
 
     /// A compaction by its id.
-    pub async fn get_compaction(&self, id: &str) -> Result<Compaction> {
-        self.compaction(compaction_id(id)?).await
+    pub async fn get(self, id: &str) -> Result<Compaction> {
+        self.caller.compaction(compaction_id(id)?).await
     }
 
     /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
-    pub async fn get_compaction_with(&self, id: &str, texts_of: i64) -> Result<Compaction> {
-        let mut found = self.get_compaction(id).await?;
+    pub async fn get_with(self, id: &str, texts_of: i64) -> Result<Compaction> {
+        let mut found = self.get(id).await?;
         let index =
             usize::try_from(texts_of).map_err(|_| Error::field("text_request_number", "must not be negative"))?;
         if index > 0
             && let Some(request) = found.requests.get_mut(index - 1)
-            && let Some(with_texts) = self.store().compactions().request(found.id, texts_of).await?
+            && let Some(with_texts) = self.caller.store().compactions().request(found.id, texts_of).await?
         {
             *request = with_texts;
         }
@@ -396,24 +423,24 @@ impl Caller {
     }
 
     /// A page of a session's compactions, newest first.
-    pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
+    pub async fn list(self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
-        let below = self.page_start(token, &scope)?;
-        let key = self.session_key(session).await?;
-        let mut rows = self.store().compactions().list(key, below, limit + 1).await?;
+        let below = self.caller.page_start(token, &scope)?;
+        let key = self.caller.session_key(session).await?;
+        let mut rows = self.caller.store().compactions().list(key, below, limit + 1).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
         }
-        let next = rows.last().filter(|_| more).map(|(row, _)| self.page_token(*row, &scope));
+        let next = rows.last().filter(|_| more).map(|(row, _)| self.caller.page_token(*row, &scope));
         Ok((rows.into_iter().map(|(_, compaction)| compaction).collect(), next.unwrap_or_default()))
     }
 
     /// A page of a session's requests to models, newest first, each with its purpose. With texts a page holds one
     /// request, since a text may be long.
     pub async fn list_summary_requests(
-        &self,
+        self,
         session: &str,
         size: i64,
         token: &str,
@@ -421,41 +448,41 @@ impl Caller {
     ) -> Result<(Vec<(Purpose, SummaryRequest)>, String)> {
         let limit = if with_texts { page_size(size)?.min(1) } else { page_size(size)? };
         let scope = format!("summary requests {session}");
-        let below = self.page_start(token, &scope)?;
-        let key = self.session_key(session).await?;
-        let mut rows = self.store().compactions().requests(key, below, limit + 1, with_texts).await?;
+        let below = self.caller.page_start(token, &scope)?;
+        let key = self.caller.session_key(session).await?;
+        let mut rows = self.caller.store().compactions().requests(key, below, limit + 1, with_texts).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
             rows.pop();
         }
-        let next = rows.last().filter(|_| more).map(|(row, ..)| self.page_token(*row, &scope));
+        let next = rows.last().filter(|_| more).map(|(row, ..)| self.caller.page_token(*row, &scope));
         let found = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
         Ok((found, next.unwrap_or_default()))
     }
 
     /// Confirms a compaction that waits for confirmation, so that it begins.
-    pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
+    pub async fn confirm(self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
-        self.require_compaction(id).await?;
-        self.store().compactions().confirm(id, self.requester()).await?;
-        self.shared.scheduler.wake();
-        Error::answer(self.store().compactions().get(id).await)
+        self.caller.require_compaction(id).await?;
+        self.caller.store().compactions().confirm(id, self.caller.requester()).await?;
+        self.caller.shared.scheduler.wake();
+        Error::answer(self.caller.store().compactions().get(id).await)
     }
 
     /// Retries a compaction: one that waits for its next attempt is tried at once; for one that ended without effect, a
     /// new one with the same parameters begins. The flag is true if the compaction existed already.
-    pub async fn retry_compaction(&self, id: &str) -> Result<(Compaction, bool)> {
+    pub async fn retry(self, id: &str) -> Result<(Compaction, bool)> {
         let id = compaction_id(id)?;
-        let before = self.compaction(id).await?;
-        let key = self.session_key(&before.session_id.to_string()).await?;
+        let before = self.caller.compaction(id).await?;
+        let key = self.caller.session_key(&before.session_id.to_string()).await?;
         if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
         match before.state {
             CompactionState::Ready | CompactionState::Running => {
-                self.store().compactions().expedite(id, self.requester()).await?;
-                self.shared.scheduler.wake();
-                Ok((Error::answer(self.store().compactions().get(id).await)?, true))
+                self.caller.store().compactions().expedite(id, self.caller.requester()).await?;
+                self.caller.shared.scheduler.wake();
+                Ok((Error::answer(self.caller.store().compactions().get(id).await)?, true))
             }
             CompactionState::Done => {
                 Err(Error::new(Reason::CompactionEnded, "the compaction did what it was asked for")
@@ -470,18 +497,18 @@ impl Caller {
                 let head_start = self.shown_message_id(&session, bounds.head_start).await?;
                 let tail_start = self.shown_message_id(&session, bounds.tail_start).await?;
                 let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
-                self.start_compaction(&session, wanted).await
+                Ok(self.start(&session, wanted).await?.answer)
             }
         }
     }
 
     /// Stops a compaction that is waiting or running.
-    pub async fn cancel_compaction(&self, id: &str) -> Result<Compaction> {
+    pub async fn cancel(self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
-        self.require_compaction(id).await?;
-        self.store().compactions().cancel(id, self.requester()).await?;
-        self.shared.scheduler.wake();
-        Error::answer(self.store().compactions().get(id).await)
+        self.caller.require_compaction(id).await?;
+        self.caller.store().compactions().cancel(id, self.caller.requester()).await?;
+        self.caller.shared.scheduler.wake();
+        Error::answer(self.caller.store().compactions().get(id).await)
     }
 }
 

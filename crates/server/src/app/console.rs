@@ -1,10 +1,11 @@
 //! The console's sessions: a link opens one, once, and becomes an access token of its own.
 
+use super::Longhand;
 use super::access::{Access, NewAccessToken, new_secret};
 use super::access_record::NamedSessions;
 use super::console_links::Pending;
 use super::error::{Error, Reason, Result};
-use super::{Caller, Longhand};
+use super::nouns::Tokens;
 use crate::limits;
 use crate::model::access::{AccessToken, Scope, Scopes};
 use crate::model::time::Timestamp;
@@ -24,16 +25,16 @@ const LOGOUT: &str = "console/logout";
 /// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 
-impl Caller {
+impl Tokens<'_> {
     /// Creates a link that opens the console once, for a session with this access. Without a principal it is `console`;
     /// without scopes, read, write and compact as far as the caller has them. Returns the link's secret, which is kept
     /// nowhere, and its end. `session_seconds` is the time after which the session ends.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::create_access_token`].
+    /// Those of [`Tokens::create`].
     pub async fn create_console_link(
-        &self,
+        self,
         mut new: NewAccessToken,
         session_seconds: Option<i64>,
     ) -> Result<(String, Timestamp)> {
@@ -41,7 +42,7 @@ impl Caller {
             PRINCIPAL.clone_into(&mut new.principal);
         }
         if new.scopes == Scopes::default() {
-            new.scopes = SCOPES.into_iter().filter(|scope| self.access.scopes.contains(*scope)).collect();
+            new.scopes = SCOPES.into_iter().filter(|scope| self.caller.access.scopes.contains(*scope)).collect();
         }
         let (shortest, longest) = limits::CONSOLE_SESSION_SECONDS;
         let seconds = session_seconds.unwrap_or(limits::CONSOLE_SESSION_SECONDS_DEFAULT);
@@ -51,19 +52,19 @@ impl Caller {
         let session_micros = seconds * MICROS;
         new.expire_time = Some(self.session_end(session_micros));
         // Refused now rather than to whoever opens the link.
-        self.new_access_token(new.clone()).await?;
-        let now = self.shared.clock.present();
+        self.describe(new.clone()).await?;
+        let now = self.caller.shared.clock.present();
         let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
         let (secret, hash) = new_secret(LINK);
-        let link = Pending { access: self.access.clone(), new, session_micros, expire_time };
-        self.shared.entrance.console_links.add(hash, link, now)?;
+        let link = Pending { access: self.caller.access.clone(), new, session_micros, expire_time };
+        self.caller.shared.entrance.console_links.add(hash, link, now)?;
         Ok((secret, expire_time))
     }
 
     /// The end of a session that begins now, which is no later than that of the caller's own access.
-    fn session_end(&self, micros: i64) -> Timestamp {
-        let end = Timestamp(self.shared.clock.present().0 + micros);
-        self.access.expire_time.map_or(end, |own| own.min(end))
+    fn session_end(self, micros: i64) -> Timestamp {
+        let end = Timestamp(self.caller.shared.clock.present().0 + micros);
+        self.caller.access.expire_time.map_or(end, |own| own.min(end))
     }
 }
 
@@ -74,7 +75,7 @@ impl Longhand {
     /// # Errors
     ///
     /// `CONSOLE_LINK_INVALID`, or `TOO_MANY_ATTEMPTS` for an address with too many of these; those of
-    /// [`Caller::create_access_token`] if what the link promised cannot be had any more; `ACCESS_LOG_FAILED`.
+    /// [`Tokens::create`] if what the link promised cannot be had any more; `ACCESS_LOG_FAILED`.
     pub async fn open_console(&self, secret: &str, address: Option<SocketAddr>) -> Result<(AccessToken, String)> {
         let now = self.shared.clock.present();
         let hash = *blake3::hash(secret.as_bytes()).as_bytes();
@@ -93,20 +94,21 @@ impl Longhand {
         // Whoever made the link is in the line of its making.
         let session = Arc::new(link.session());
         let caller = self.caller(link.access, String::new(), None)?;
-        let expire_time = Some(caller.session_end(link.session_micros));
+        let expire_time = Some(caller.access_tokens().session_end(link.session_micros));
         let new = NewAccessToken { expire_time, ..link.new };
-        self.recorded(session, address, LOGIN, async move { caller.create_console_session(new).await }).await
+        self.recorded(session, address, LOGIN, async move { caller.access_tokens().create_console_session(new).await })
+            .await
     }
 
     /// Ends a session of the console: revokes its access token, whose secret this is, for every copy of its cookie.
     ///
     /// # Errors
     ///
-    /// Those of [`Caller::revoke_own_access_token`]; `ACCESS_LOG_FAILED`.
+    /// Those of [`Tokens::revoke_own`]; `ACCESS_LOG_FAILED`.
     pub async fn close_console(&self, access: Arc<Access>, secret: &str, address: Option<SocketAddr>) -> Result<()> {
         let caller = self.caller(access.clone(), String::new(), None)?;
         let secret = secret.to_owned();
-        self.recorded(access, address, LOGOUT, async move { caller.revoke_own_access_token(&secret).await }).await
+        self.recorded(access, address, LOGOUT, async move { caller.access_tokens().revoke_own(&secret).await }).await
     }
 
     /// Carries out what passes no guard with its lines in the access log, as the guard does with calls that act. A

@@ -3,7 +3,8 @@
 use super::error::{Error, Result};
 use super::formatted::{self, Formatted};
 use super::large_views::view_bytes;
-use super::{Caller, validate, view_token, window_of_call};
+use super::nouns::Views;
+use super::{validate, view_token, window_of_call};
 use crate::fold::form::Form;
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
@@ -141,20 +142,20 @@ fn in_form(session: Arc<LoadedSession>, format: Option<Format>) -> (Arc<LoadedSe
     }
 }
 
-impl Caller {
+impl Views<'_> {
     /// The view that a caller requests.
-    pub async fn context(&self, session: &str, mut request: ContextRequest) -> Result<Context> {
+    pub async fn get(self, session: &str, mut request: ContextRequest) -> Result<Context> {
         if let Some(window) = &mut request.window {
             validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));
         }
         // Only current views use the newest policy.
         let key = match request.as_of {
-            None => self.known(session).await?.key,
-            Some(_) => self.session_key(session).await?,
+            None => self.caller.known(session).await?.key,
+            Some(_) => self.caller.session_key(session).await?,
         };
         let waits = request.as_of.is_none() && request.action == OverflowAction::Wait;
         let built =
@@ -179,7 +180,7 @@ impl Caller {
         // Nor is one in another form, and its usage is no measure of the session's own.
         let is_other = is_other_form || (shortens && whole_hash != hash);
         let given = GivenView { revision: source.at, hash, window, shortened: is_other };
-        let token = view_token::write(self.store().view_key(), source.id, &given);
+        let token = view_token::write(self.caller.store().view_key(), source.id, &given);
         let mut context = Context {
             revision: source.at,
             hash,
@@ -229,9 +230,9 @@ impl Caller {
         Ok(context)
     }
 
-    async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn build(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
         let is_newest = request.as_of.is_none();
-        if is_newest && let Some((session, pending)) = self.shared.loaded.session(key).await? {
+        if is_newest && let Some((session, pending)) = self.caller.shared.loaded.session(key).await? {
             return self.newest(session, pending, request).await;
         }
         let (source, held) = self.reserved_source(key, request.as_of).await?;
@@ -239,7 +240,7 @@ impl Caller {
         let session = self.loaded_from(source).await?;
         if is_newest && held.is_none() {
             let session = Arc::new(session);
-            self.shared.loaded.keep(&session);
+            self.caller.shared.loaded.keep(&session);
             return self.newest(session, pending, request).await;
         }
         let session = self.with_passages(session).await?;
@@ -256,7 +257,7 @@ impl Caller {
 
     /// The view of a session that is in memory.
     async fn newest(
-        &self,
+        self,
         session: Arc<LoadedSession>,
         pending: Pending,
         request: &ContextRequest,
@@ -270,7 +271,7 @@ impl Caller {
 
     /// The reason for which the view of a session at its newest revision exceeds the session's window.
     pub(super) async fn over_window(
-        &self,
+        self,
         session: &LoadedSession,
         pending: Pending,
     ) -> store::Result<Option<OverWindow>> {
@@ -278,37 +279,37 @@ impl Caller {
         if fold.fits(&source.window) {
             return Ok(None);
         }
-        let rows = self.store().jobs().guard_rows(source.session).await?;
+        let rows = self.caller.store().jobs().guard_rows(source.session).await?;
         let current = match pending.compaction {
-            Some(id) => Some(self.store().compactions().get(id).await?),
+            Some(id) => Some(self.caller.store().compactions().get(id).await?),
             None => None,
         };
-        let planning = planning_input(policy, &source.window, source, formed, self.shared.clock.now());
+        let planning = planning_input(policy, &source.window, source, formed, self.caller.shared.clock.now());
         let guards = Guards::new(planning, fold, guard_input(&rows));
         Ok(over_window::reason(planning, fold, &guards, current.as_ref(), pending.is_due))
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
     /// right after a write waits for the decision first.
-    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn wait_until_it_fits(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
-        let mut head = self.store().log().watch_head();
+        let mut head = self.caller.store().log().watch_head();
         loop {
             head.mark_unchanged();
             let built = self.build(key, request).await?;
-            let is_late = tokio::time::Instant::now() >= deadline || self.shared.stopping.is_cancelled();
+            let is_late = tokio::time::Instant::now() >= deadline || self.caller.shared.stopping.is_cancelled();
             if is_late || built.fits() || built.pending == Pending::default() {
                 return Ok(built);
             }
             let pending = built.pending;
             // While this call waits, others may use its memory.
             drop(built);
-            while self.store().compactions().pending(key).await? == pending {
+            while self.caller.store().compactions().pending(key).await? == pending {
                 tokio::select! {
                     () = tokio::time::sleep_until(deadline) => break,
-                    () = self.shared.stopping.cancelled() => break,
+                    () = self.caller.shared.stopping.cancelled() => break,
                     changed = head.changed() => if changed.is_err() { return self.build(key, request).await },
                 }
             }
@@ -317,7 +318,7 @@ impl Caller {
 
     /// Number of messages at the beginning of the view that the caller already has.
     async fn known_count(
-        &self,
+        self,
         key: SessionKey,
         request: &ContextRequest,
         chain: &[[u8; 32]],
@@ -338,7 +339,7 @@ impl Caller {
 
     /// The same for a view in a format.
     async fn known_formatted(
-        &self,
+        self,
         key: SessionKey,
         request: &ContextRequest,
         now: &Formatted,
@@ -358,7 +359,7 @@ impl Caller {
     /// The session at the revision of the view that a caller holds; none if it names none, or if the memory for large views
     /// is too small for both.
     async fn known_session(
-        &self,
+        self,
         key: SessionKey,
         request: &ContextRequest,
         held: Option<&Reservation>,
@@ -367,11 +368,13 @@ impl Caller {
         let (source, _held) = match held {
             // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
             // waiting for this very call, so if the memory is too small, the caller gets the whole view.
-            Some(held) => match self.store().views().source_within(key, Some(revision), view_bytes(held)).await {
-                Ok(source) => (source, None),
-                Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            },
+            Some(held) => {
+                match self.caller.store().views().source_within(key, Some(revision), view_bytes(held)).await {
+                    Ok(source) => (source, None),
+                    Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                }
+            }
             None => self.reserved_source(key, Some(revision)).await?,
         };
         Ok(Some(self.with_passages(self.loaded_from(source).await?).await?))

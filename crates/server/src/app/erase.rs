@@ -1,12 +1,15 @@
 //! Erasures for callers.
 
+use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Result};
-use super::{Caller, Longhand};
+use super::nouns::Content;
+use super::secrets::SentText;
+use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
-use crate::store::{self, Erasure, Kind, Requester, SessionKey, SubAgent};
+use crate::store::{self, Checked, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
 use crate::turns;
 use std::sync::Arc;
@@ -51,31 +54,26 @@ pub fn part_target(id: &str) -> Result<EraseTarget> {
     id.parse::<PartId>().map(EraseTarget::Part).map_err(|error| Error::field("part_id", error))
 }
 
-impl Caller {
+impl Content<'_> {
     /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
     /// forked from, which the caller must see as well.
-    pub async fn erase(&self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase(self, session: &str, request: EraseRequest) -> Result<Erased> {
         self.erase_with(session, request, false).await
     }
 
     /// The same of a session with those that work for it, at any depth. Each is an erasure of its own, that of the session
     /// first; the answer is that of the session with the counts of all.
-    pub async fn erase_tree(&self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase_tree(self, session: &str, request: EraseRequest) -> Result<Erased> {
         if request.target != EraseTarget::Session {
             return Err(Error::field("tree", "goes with a whole session alone"));
         }
         self.erase_with(session, request, true).await
     }
 
-    async fn erase_with(&self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
-        let EraseRequest { target, mut reason, dry_run, expected_revision } = request;
-        if reason.is_empty() {
-            return Err(Error::field("reason", "is empty"));
-        }
-        self.screen().text("reason", &mut reason)?;
-        if reason.len() > limits::ERASE_REASON_BYTES_MAX {
-            return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
-        }
+    async fn erase_with(self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
+        let EraseRequest { target, reason, dry_run, expected_revision } = request;
+        let sent = self.caller.check(SentText { field: "reason", text: reason, check: validate::erase_reason })?;
+        let reason = sent.with(sent.text.clone());
         if let EraseTarget::Messages(ids) = &target {
             if ids.is_empty() || ids.iter().any(String::is_empty) {
                 return Err(Error::field("message_ids", "is empty"));
@@ -84,17 +82,17 @@ impl Caller {
                 return Err(Error::limit("message_ids", limits::ERASE_MESSAGES_MAX, ids.len()));
             }
         }
-        let key = self.session_key(session).await?;
-        let erasures = self.store().erasures();
+        let key = self.caller.session_key(session).await?;
+        let erasures = self.caller.store().erasures();
         let owner = match erasures.owner(key, &target).await {
-            Err(error) => self.require_repeated(key, error).await.map(|()| key)?,
+            Err(error) => self.caller.messages().require_repeated(key, error).await.map(|()| key)?,
             Ok(owner) => owner,
         };
-        if owner != key && !self.store().sessions().admits(&self.visibility, owner).await? {
+        if owner != key && !self.caller.store().sessions().admits(&self.caller.visibility, owner).await? {
             let id = target.id().unwrap_or_default();
             return Err(store::Error::NotFound { kind: Kind::Message, id }.into());
         }
-        let session = self.store().sessions().id(owner).await?;
+        let session = self.caller.store().sessions().id(owner).await?;
         let sub_agents = if target == EraseTarget::Session { self.sub_agents(key, tree).await? } else { Vec::new() };
         let with: Vec<SessionKey> = sub_agents.iter().filter(|_| tree).map(|sub_agent| sub_agent.key).collect();
         let sub_agents = sub_agents.into_iter().map(|sub_agent| sub_agent.id).collect();
@@ -108,15 +106,16 @@ impl Caller {
         }
         let request = (target, reason, expected_revision);
         // What has begun goes on without its caller.
-        let erasing = turns::spawn(erase_all(Arc::clone(&self.shared), self.requester(), (key, with), request));
+        let erasing =
+            turns::spawn(erase_all(Arc::clone(&self.caller.shared), self.caller.requester(), (key, with), request));
         let erased = erasing.await.map_err(Error::internal)??;
         let mut pending_files = erasures.clean(&erased).await;
         // The events of sessions that shared it are in the same commit.
-        let head = self.store().log().head_seq();
-        let search = self.store().search();
+        let head = self.caller.store().log().head_seq();
+        let search = self.caller.store().search();
         let forgetting = search.has_forgotten(head, Duration::from_millis(limits::ERASE_CLEAN_WAIT_MS));
         // Once the daemon stops, the index forgets nothing before its next start.
-        if !self.shared.unless_stopping(forgetting).await.unwrap_or(false) {
+        if !self.caller.shared.unless_stopping(forgetting).await.unwrap_or(false) {
             pending_files.extend(store::Search::files());
         }
         let event = Some((erased.revision, erased.seq));
@@ -124,11 +123,11 @@ impl Caller {
     }
 
     /// The sessions that work for one, as far as the caller sees them: those that stay, or all that go with it.
-    async fn sub_agents(&self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
+    async fn sub_agents(self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
         let most = limits::ERASE_TREE_MAX;
         let mut found = Vec::new();
-        for sub_agent in self.store().erasures().sub_agents(key, most + 1).await? {
-            if (tree || !sub_agent.is_erased) && self.sees(sub_agent.key).await? {
+        for sub_agent in self.caller.store().erasures().sub_agents(key, most + 1).await? {
+            if (tree || !sub_agent.is_erased) && self.caller.sees(sub_agent.key).await? {
                 found.push(sub_agent);
             }
         }
@@ -145,7 +144,7 @@ async fn erase_all(
     shared: Arc<Shared>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
-    (target, reason, expected_revision): (EraseTarget, String, Option<Revision>),
+    (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
     let (erasures, is_session) = (shared.store.erasures(), target == EraseTarget::Session);
     let request = (target.clone(), reason.clone(), expected_revision);

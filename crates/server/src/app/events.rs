@@ -2,6 +2,7 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
+use super::nouns::Events;
 use super::presence::{PresenceFrame, Watching};
 use super::quotas::Share;
 use super::sessions::SessionInfo;
@@ -262,13 +263,13 @@ impl EventStream {
                 SnapshotStep::Session(key, session) => {
                     // A large view waits for memory, which this stream may be the one to hold.
                     self.held = None;
-                    let (frames, held) = self.app.snapshot_of(key, *session).await?;
+                    let (frames, held) = self.app.events().snapshot_of(key, *session).await?;
                     let bytes = frames.iter().map(Frame::bytes).sum::<usize>() + steps_bytes(&self.snapshot);
                     self.waiting.extend(frames);
-                    self.held = Some(self.app.count_until_taken(held, bytes));
+                    self.held = Some(self.app.views().count_until_taken(held, bytes));
                 }
                 SnapshotStep::Open(session, at, position) => {
-                    let open = self.app.open_message(session, at, position).await?;
+                    let open = self.app.events().open_message(session, at, position).await?;
                     let lengths = open.drafts.iter().map(|draft| (draft.id, length(&draft.text)));
                     self.drafts.extend(lengths);
                     self.wait_with(Frame::SnapshotOpen(Box::new(open)));
@@ -318,7 +319,7 @@ impl EventStream {
                 changed = next_presence(&mut self.presence) => {
                     let is_changed = |(key, _): &(&SessionKey, &SessionId)| changed.is_none_or(|changed| changed == **key);
                     let changed = self.sessions.iter().filter(is_changed);
-                    let mut frames = changed.map(|(key, session)| Frame::Presence(self.app.presence_of(*key, *session)));
+                    let mut frames = changed.map(|(key, session)| Frame::Presence(self.app.events().presence_of(*key, *session)));
                     if let Some(first) = frames.next() {
                         self.waiting.extend(frames);
                         return Ok(first);
@@ -377,7 +378,7 @@ impl EventStream {
         let mut events = Vec::new();
         let mut bytes = 0;
         while let Some(paged) = self.unsent.pop_front() {
-            let served = self.app.served(paged, self.content).await?;
+            let served = self.app.events().served(paged, self.content).await?;
             bytes += served.bytes();
             events.push(served);
             if bytes > self.frame_bytes {
@@ -448,24 +449,24 @@ async fn next_presence(changes: &mut Option<broadcast::Receiver<SessionKey>>) ->
     }
 }
 
-impl Caller {
+impl<'a> Events<'a> {
     /// The largest number of committed events that an open stream has not read from the log.
-    pub(super) fn stream_lag(&self) -> i64 {
-        let head = self.store().log().head_seq();
+    pub(super) fn stream_lag(self) -> i64 {
+        let head = self.caller.store().log().head_seq();
         let cursors = self.stream_cursors();
         let lags = cursors.iter().filter_map(Weak::upgrade).map(|cursor| head - cursor.load(Ordering::Relaxed));
         lags.max().unwrap_or(0).max(0)
     }
 
     /// The cursors of the streams that are still open.
-    fn stream_cursors(&self) -> MutexGuard<'_, Vec<Weak<AtomicI64>>> {
-        let mut cursors = self.shared.stream_cursors.lock().unwrap_or_else(PoisonError::into_inner);
+    fn stream_cursors(self) -> MutexGuard<'a, Vec<Weak<AtomicI64>>> {
+        let mut cursors = self.caller.shared.stream_cursors.lock().unwrap_or_else(PoisonError::into_inner);
         cursors.retain(|cursor| cursor.strong_count() > 0);
         cursors
     }
 
     /// Starts a stream.
-    pub async fn subscribe(&self, request: SubscribeRequest) -> Result<EventStream> {
+    pub async fn subscribe(self, request: SubscribeRequest) -> Result<EventStream> {
         if request.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
             return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, request.sessions.len()));
         }
@@ -473,34 +474,36 @@ impl Caller {
         if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&progress) {
             return Err(Error::field("progress_interval", "is not between 1 s and 10 min"));
         }
-        let share = self.count_stream()?;
-        let permit = self.shared.streams.clone().try_acquire_owned();
+        let share = self.caller.count_stream()?;
+        let permit = self.caller.shared.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| {
             Error::new(Reason::TooManyStreams, "as many event streams are open as may be")
                 .with("limit", limits::STREAMS_MAX)
         })?;
         let mut sessions = HashMap::new();
         for id in &request.sessions {
-            let key = self.session_key(id).await?;
-            sessions.insert(key, self.store().sessions().get(key).await?.0.id);
+            let key = self.caller.session_key(id).await?;
+            sessions.insert(key, self.caller.store().sessions().get(key).await?.0.id);
         }
         // Subscribes first: deltas that come while the beginning is read are buffered, not lost.
-        let live = request.live.then(|| self.shared.live.subscribe());
-        let summaries = request.live.then(|| self.shared.scheduler.summary_words());
+        let live = request.live.then(|| self.caller.shared.live.subscribe());
+        let summaries = request.live.then(|| self.caller.shared.scheduler.summary_words());
         let snapshot = match request.start {
             Start::Snapshot if sessions.is_empty() => return Err(Error::field("snapshot", "needs session_ids")),
-            Start::Snapshot => self.store().log().snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?,
+            Start::Snapshot => {
+                self.caller.store().log().snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?
+            }
             Start::Now | Start::Beginning | Start::After(_) => {
-                LogSnapshot { head: self.store().log().head_seq(), sessions: Vec::new() }
+                LogSnapshot { head: self.caller.store().log().head_seq(), sessions: Vec::new() }
             }
         };
         let head = snapshot.head;
         let after = match &request.start {
             Start::Now | Start::Snapshot => head,
             Start::Beginning => 0,
-            Start::After(cursor) => cursor::read(self.store(), cursor).await?,
+            Start::After(cursor) => cursor::read(self.caller.store(), cursor).await?,
         };
-        let ready = Frame::Ready { cursor: cursor::at(self.store(), after).await?, head };
+        let ready = Frame::Ready { cursor: cursor::at(self.caller.store(), after).await?, head };
         // The sessions as they were after event `head`: the events after the snapshot follow exactly.
         let mut steps = VecDeque::new();
         for SessionSnapshot { key, session, open, run, prompts, approvals } in snapshot.sessions {
@@ -511,25 +514,30 @@ impl Caller {
             steps.extend(prompts.into_iter().map(|prompt| SnapshotStep::Prompt(key, prompt)));
             steps.extend(approvals.into_iter().map(|approval| SnapshotStep::Approval(key, approval)));
         }
-        let held = (!steps.is_empty()).then(|| self.count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
+        let held = (!steps.is_empty())
+            .then(|| self.caller.views().count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
         let scope = self.scope(request.root.as_deref(), request.project.as_deref()).await?;
-        let visibility = scope.or_else(|| self.visibility_of_events(!sessions.is_empty()));
+        let visibility = scope.or_else(|| self.caller.visibility_of_events(!sessions.is_empty()));
         let keys = sessions.keys().copied().collect();
         let filter = EventFilter { sessions: keys, kinds: request.kinds, visibility: visibility.clone() };
         let named = || sessions.iter().map(|(key, session)| (*key, *session));
-        let actor = &self.requester.actor;
-        let watching =
-            Watching::begin(&self.shared.presences, named().map(|(key, _)| key), actor, self.shared.clock.now());
+        let actor = &self.caller.requester.actor;
+        let watching = Watching::begin(
+            &self.caller.shared.presences,
+            named().map(|(key, _)| key),
+            actor,
+            self.caller.shared.clock.now(),
+        );
         // Not before: the caller's own coming is in the first frames.
-        let presence = request.presence.then(|| self.shared.presences.changes());
+        let presence = request.presence.then(|| self.caller.shared.presences.changes());
         let mut waiting = VecDeque::from([ready]);
         if presence.is_some() {
             waiting.extend(named().map(|(key, session)| Frame::Presence(self.presence_of(key, session))));
         }
-        let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
+        let subscription = self.caller.shared.bus.subscribe(self.caller.store().clone(), filter, after, progress);
         self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
-            app: self.clone(),
+            app: self.caller.clone(),
             subscription,
             waiting,
             presence,
@@ -545,28 +553,28 @@ impl Caller {
             sessions,
             live,
             summaries,
-            stopping: self.shared.stopping.clone(),
+            stopping: self.caller.shared.stopping.clone(),
             _permit: permit,
             _share: share,
         })
     }
 
     /// Everybody in a session.
-    fn presence_of(&self, key: SessionKey, session: SessionId) -> PresenceFrame {
-        PresenceFrame { session, present: self.shared.presences.of(key) }
+    fn presence_of(self, key: SessionKey, session: SessionId) -> PresenceFrame {
+        PresenceFrame { session, present: self.caller.shared.presences.of(key) }
     }
 
     /// The sessions of a tree, of a project or of both, as far as the caller sees them; none without such a scope.
-    pub(super) async fn scope(&self, root: Option<&str>, project: Option<&str>) -> Result<Option<Visibility>> {
+    pub(super) async fn scope(self, root: Option<&str>, project: Option<&str>) -> Result<Option<Visibility>> {
         if root.is_none() && project.is_none() {
             return Ok(None);
         }
-        let own = &self.visibility.binding;
+        let own = &self.caller.visibility.binding;
         let mut binding = Binding::clone(own);
         if let Some(root) = root {
             // What the caller does not see is not found, so the root is not above what it is bound to.
-            let key = self.session_key(root).await?;
-            binding.root = Some(self.store().sessions().get(key).await?.0.id);
+            let key = self.caller.session_key(root).await?;
+            binding.root = Some(self.caller.store().sessions().get(key).await?.0.id);
         }
         if let Some(project) = project {
             if own.project.as_deref().is_some_and(|own| own != project) {
@@ -575,20 +583,20 @@ impl Caller {
             validate::access_name("project", project)?;
             binding.project = Some(project.to_owned());
         }
-        Ok(Some(Visibility { tenant: self.visibility.tenant.clone(), binding: Arc::new(binding) }))
+        Ok(Some(Visibility { tenant: self.caller.visibility.tenant.clone(), binding: Arc::new(binding) }))
     }
 
     /// A session with its policy, its context usage and its view at its revision, as frames, with the reservation for a
     /// large view.
     async fn snapshot_of(
-        &self,
+        self,
         key: SessionKey,
         mut session: Session,
     ) -> Result<(Vec<Frame>, Option<Arc<Reservation>>)> {
-        let (source, held) = self.reserved_source(key, Some(session.revision)).await?;
+        let (source, held) = self.caller.views().reserved_source(key, Some(session.revision)).await?;
         let PolicyText { preset, json: policy_json } = source.policy.clone();
         session.preset = preset;
-        let loaded = self.with_passages(self.loaded_from(source).await?).await?;
+        let loaded = self.caller.views().with_passages(self.caller.views().loaded_from(source).await?).await?;
         session.context = Some(loaded.context());
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo {
             session,
@@ -604,29 +612,29 @@ impl Caller {
 
     /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
     /// deltas, and the events that close the drafts.
-    async fn open_message(&self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
-        let found = self.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
+    async fn open_message(self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
+        let found = self.caller.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
         let message = found.into_iter().next();
         let message =
             message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {position}")))?;
-        let drafts = self.store().history().drafts(message.id).await?;
+        let drafts = self.caller.store().history().drafts(message.id).await?;
         Ok(OpenMessage { message, drafts })
     }
 
     /// Number of open streams.
-    pub fn stream_count(&self) -> usize {
-        limits::STREAMS_MAX - self.shared.streams.available_permits()
+    pub fn stream_count(self) -> usize {
+        limits::STREAMS_MAX - self.caller.shared.streams.available_permits()
     }
 
-    async fn served(&self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
+    async fn served(self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
         let PagedEvent { event, more } = paged;
-        let message = if content { self.store().history().of_event(&event).await? } else { None };
-        let cursor = cursor::behind(self.store(), event.seq, &event.hash);
+        let message = if content { self.caller.store().history().of_event(&event).await? } else { None };
+        let cursor = cursor::behind(self.caller.store(), event.seq, &event.hash);
         Ok(ServedEvent { event, cursor, message, more })
     }
 
     /// Events for a page, which ends early at the page's size limit; the flag is true if it did.
-    async fn served_page(&self, events: Vec<Event>, content: bool) -> Result<(Vec<ServedEvent>, bool)> {
+    async fn served_page(self, events: Vec<Event>, content: bool) -> Result<(Vec<ServedEvent>, bool)> {
         let mut page = Vec::with_capacity(events.len());
         let mut bytes = 0;
         for event in events {
@@ -641,48 +649,48 @@ impl Caller {
     }
 
     /// A page of past events, oldest first, and the cursor of the next page.
-    pub async fn list_events(&self, list: ListEvents) -> Result<(Vec<ServedEvent>, String)> {
+    pub async fn list(self, list: ListEvents) -> Result<(Vec<ServedEvent>, String)> {
         let limit = page_size(if list.page_size == 0 { limits::EVENTS_PAGE_DEFAULT as i64 } else { list.page_size })?;
         let after = match list.after.as_str() {
             "" => None,
-            cursor => Some(cursor::read(self.store(), cursor).await?),
+            cursor => Some(cursor::read(self.caller.store(), cursor).await?),
         };
         let Some(session) = &list.session else {
             if list.to_revision.is_some() {
                 return Err(Error::field("to_revision", "needs session_id"));
             }
-            return self.list_store_events(list.kinds, after.unwrap_or(0), limit, list.content).await;
+            return self.list_of_store(list.kinds, after.unwrap_or(0), limit, list.content).await;
         };
-        let key = self.session_key(session).await?;
+        let key = self.caller.session_key(session).await?;
         let first = match after {
             None | Some(0) => 1,
-            Some(seq) => self.store().log().revision_by(key, seq).await? + 1,
+            Some(seq) => self.caller.store().log().revision_by(key, seq).await? + 1,
         };
         let last = list.to_revision.unwrap_or(i64::MAX);
-        let (events, next) = self.store().log().of_history(key, &list.kinds, (first, last), limit).await?;
+        let (events, next) = self.caller.store().log().of_history(key, &list.kinds, (first, last), limit).await?;
         let (events, early) = self.served_page(events, list.content).await?;
         let next = match (events.last(), next) {
             (Some(last), _) if early => last.cursor.clone(),
-            (_, Some(scanned_to)) => cursor::behind(self.store(), scanned_to.seq, &scanned_to.hash),
+            (_, Some(scanned_to)) => cursor::behind(self.caller.store(), scanned_to.seq, &scanned_to.hash),
             (_, None) => String::new(),
         };
         Ok((events, next))
     }
 
-    async fn list_store_events(
-        &self,
+    async fn list_of_store(
+        self,
         kinds: Vec<EventKind>,
         after: Seq,
         limit: i64,
         content: bool,
     ) -> Result<(Vec<ServedEvent>, String)> {
-        let filter = EventFilter { sessions: Vec::new(), kinds, visibility: self.visibility_of_events(false) };
-        let head = self.store().log().head_seq();
+        let filter = EventFilter { sessions: Vec::new(), kinds, visibility: self.caller.visibility_of_events(false) };
+        let head = self.caller.store().log().head_seq();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut events = Vec::new();
         let mut cursor = after;
         while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
-            let page = self.store().log().tail(&filter, cursor, head).await?;
+            let page = self.caller.store().log().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
             events.extend(page.events.into_iter().map(|paged| Arc::unwrap_or_clone(paged.event)));
         }
@@ -695,7 +703,7 @@ impl Caller {
             let next = last.cursor.clone();
             return Ok((events, next));
         }
-        let next = if cursor < head { cursor::at(self.store(), cursor).await? } else { String::new() };
+        let next = if cursor < head { cursor::at(self.caller.store(), cursor).await? } else { String::new() };
         Ok((events, next))
     }
 }

@@ -1,7 +1,8 @@
 //! The originals behind the ids in a view.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, page_size};
+use super::nouns::Messages;
+use super::page_size;
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Message, MessageKind, MessageStatus};
@@ -18,25 +19,25 @@ pub struct Expanded {
     pub next_page_token: String,
 }
 
-impl Caller {
+impl Messages<'_> {
     /// The originals behind an id of a view: for a message, that message; for an edit, the message that it replaces and
     /// the edit; for a replay, the request; for a part, its message with that part alone; for a summary, a marker or a
     /// compaction, every message that it covers, leaves out or shortens. Compactions that were undone can be expanded
     /// like the others; one that removed nothing has an empty page.
-    pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
+    pub async fn expand(self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");
-        let from = self.page_start(token, &scope)?.unwrap_or(0);
-        let key = self.session_key(session).await?;
+        let from = self.caller.page_start(token, &scope)?.unwrap_or(0);
+        let key = self.caller.session_key(session).await?;
         let (messages, next) = self.originals(key, id, from, limit).await?;
         let statuses = self.statuses(key, None, &messages).await?;
-        let next_page_token = next.map(|next| self.page_token(next, &scope)).unwrap_or_default();
+        let next_page_token = next.map(|next| self.caller.page_token(next, &scope)).unwrap_or_default();
         Ok(Expanded { messages, statuses, next_page_token })
     }
 
     /// The originals behind an id, from a revision on, and the revision of the next one.
     async fn originals(
-        &self,
+        self,
         key: SessionKey,
         id: &str,
         from: Revision,
@@ -49,17 +50,17 @@ impl Caller {
         let compaction = match id.parse::<CompactionId>() {
             Ok(compaction) => compaction,
             Err(_) => {
-                let message = self.store().history().get(key, id).await?;
+                let message = self.caller.store().history().get(key, id).await?;
                 let made_by = match message.kind {
                     MessageKind::Summary | MessageKind::Marker => {
-                        self.store().compactions().of_derived(key, message.revision).await?
+                        self.caller.store().compactions().of_derived(key, message.revision).await?
                     }
                     MessageKind::Replay => {
-                        let original = self.store().history().replaced(key, message.revision).await?;
+                        let original = self.caller.store().history().replaced(key, message.revision).await?;
                         return Ok(alone(original.unwrap_or(message)));
                     }
                     MessageKind::Edit => {
-                        let original = self.store().history().replaced(key, message.revision).await?;
+                        let original = self.caller.store().history().replaced(key, message.revision).await?;
                         return Ok((original.into_iter().chain([message]).collect(), None));
                     }
                     MessageKind::Normal | MessageKind::Record | MessageKind::Branch | MessageKind::Continuation => None,
@@ -70,15 +71,15 @@ impl Caller {
                 }
             }
         };
-        Ok(self.store().compactions().taken_by(key, compaction, from, limit).await?)
+        Ok(self.caller.store().compactions().taken_by(key, compaction, from, limit).await?)
     }
 
     /// The message of a part, with that part alone.
-    pub(super) async fn part(&self, session: SessionKey, id: PartId) -> Result<Message> {
+    pub(super) async fn part(self, session: SessionKey, id: PartId) -> Result<Message> {
         let missing = || {
             let message = format!("no message has the part {id}");
             Error::new(Reason::MessageNotFound, message).with("part_id", id.to_string())
         };
-        self.store().history().part(session, id).await?.ok_or_else(missing)
+        self.caller.store().history().part(session, id).await?.ok_or_else(missing)
     }
 }

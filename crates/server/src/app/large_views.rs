@@ -2,8 +2,8 @@
 //! that turns out to be large is abandoned and repeated with memory for it. Every view is counted while it waits for its
 //! client.
 
-use super::Caller;
 use super::error::{Error, Reason, Result};
+use super::nouns::Views;
 use crate::limits;
 use crate::model::Revision;
 use crate::store::{self, SessionKey, Source};
@@ -25,14 +25,14 @@ pub(super) fn view_bytes(held: &Reservation) -> usize {
 /// The rows of a view, with its reservation; none for one that is not large.
 pub(super) type ReservedSource = (Source, Option<Arc<Reservation>>);
 
-impl Caller {
+impl Views<'_> {
     /// The rows of a view at a revision, once there is memory for it; the newest revision for none. The caller keeps
     /// the reservation until the last of the view is gone.
-    pub(super) async fn reserved_source(&self, key: SessionKey, at: Option<Revision>) -> Result<ReservedSource> {
+    pub(super) async fn reserved_source(self, key: SessionKey, at: Option<Revision>) -> Result<ReservedSource> {
         let mut bytes = limits::LARGE_VIEW_BYTES;
         let mut held = None;
         loop {
-            match self.store().views().source_within(key, at, bytes).await {
+            match self.caller.store().views().source_within(key, at, bytes).await {
                 Ok(source) => return Ok((source, held)),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
                     // The memory reserved so far is not enough; it is released before the larger one is awaited.
@@ -46,17 +46,17 @@ impl Caller {
     }
 
     /// Counts the bytes of a finished view until its client has taken them, or has to give up.
-    pub(super) fn count_until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
-        let held = held.unwrap_or_else(|| Arc::new(self.shared.entrance.traffic().views.hold(0)));
+    pub(super) fn count_until_taken(self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
+        let held = held.unwrap_or_else(|| Arc::new(self.caller.shared.entrance.traffic().views.hold(0)));
         held.wait_for_client(bytes);
         held
     }
 
     /// Memory for the messages of a view and for the view made from them.
-    async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
+    async fn reservation_for_view(self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait);
-        let held = self.shared.unless_stopping(held).await?.ok_or_else(|| {
+        let held = self.caller.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait);
+        let held = self.caller.shared.unless_stopping(held).await?.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;

@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Requester, SessionKey, Store, Visibility};
+use crate::store::{self, Checked, Requester, SessionKey, Store, Visibility, WithAppend};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
@@ -51,7 +51,7 @@ impl Fixture {
         };
         let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let app = longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), None).expect("a caller");
-        let (created, _) = app.create_session(Default::default()).await.expect("a session");
+        let (created, _) = app.sessions().create(Default::default()).await.expect("a session").answer;
         let session = created.session.id.to_string();
         let key = store.sessions().find(&Visibility::default(), &session).await.expect("it is there");
         Self { longhand, app, store, session, key, _directory: directory }
@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     async fn write(&self, messages: Vec<NewMessage>) -> Vec<Uuid> {
-        self.app.append(&self.session, messages, None, None).await.expect("appended").ids
+        self.app.messages().append(&self.session, messages, None, None).await.expect("appended").answer.ids
     }
 
     async fn load(&self) -> LoadedSession {
@@ -167,12 +167,12 @@ async fn anything_but_a_plain_append_is_read() {
     fixture.append(10).await;
     check().await;
     let (first, open) = (MessageId(ids[0]).to_string(), MessageId(open[0]).to_string());
-    let finish = || fixture.app.finish_message(&fixture.session, &open, Finish::default(), None);
+    let finish = || fixture.app.messages().finish(&fixture.session, &open, Finish::default(), None);
     finish().await.expect("sealed");
     check().await;
     fixture.append(10).await;
     check().await;
-    fixture.app.rewind(&fixture.session, &first, None).await.expect("rewound");
+    fixture.app.messages().rewind(&fixture.session, &first, None).await.expect("rewound");
     check().await;
     fixture.append(10).await;
     check().await;
@@ -194,7 +194,7 @@ async fn an_append_beside_an_open_message_is_known_without_a_query() {
         same_as_rows(&fixture, &session).await;
     }
     let open = MessageId(open[0]).to_string();
-    let finish = fixture.app.finish_message(&fixture.session, &open, Default::default(), None);
+    let finish = fixture.app.messages().finish(&fixture.session, &open, Default::default(), None);
     finish.await.expect("sealed");
     fixture.append(10).await;
     let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
@@ -232,7 +232,7 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
         fixture.longhand.caller(crate::app::access::Access::owner(), "agent".to_owned(), request).expect("a caller");
     let append = async || {
         let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
-        caller.append(&fixture.session, vec![words], None, None).await.expect("appended")
+        caller.messages().append(&fixture.session, vec![words], None, None).await.expect("appended")
     };
     let first = append().await;
     // Nobody has asked for the usage behind this one.
@@ -244,7 +244,12 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
         received: None,
         keeps_erased: false,
     };
-    fixture.store.history().append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
+    fixture
+        .store
+        .history()
+        .append(fixture.key, Requester::default(), None, Checked::own((vec![input], WithAppend::default())))
+        .await
+        .expect("appended");
     let again = append().await;
     assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
     let tokens = again.context.context_tokens.expect("it is small");
@@ -262,7 +267,7 @@ async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
         tokio::spawn(async move {
             for _ in 0..20 {
                 let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
-                let answer = fixture.app.append(&fixture.session, vec![words], None, None).await;
+                let answer = fixture.app.messages().append(&fixture.session, vec![words], None, None).await;
                 let answer = answer.expect("appended");
                 let tokens = answer.context.context_tokens.expect("it is small");
                 // Every revision but the session's first is a message of this length.
@@ -273,7 +278,7 @@ async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.expect("a caller");
     }
-    let now = fixture.app.get_session(&fixture.session).await.expect("a session").session.context;
+    let now = fixture.app.sessions().get(&fixture.session).await.expect("a session").session.context;
     assert_eq!(now, Some(fixture.load().await.context()));
 }
 

@@ -29,6 +29,7 @@ pub mod formatted;
 mod large_views;
 #[cfg(test)]
 mod loaded_tests;
+pub mod nouns;
 pub mod presence;
 pub mod preview;
 pub mod prompts;
@@ -44,7 +45,6 @@ pub mod search;
 mod refusals;
 mod search_turns;
 pub mod secrets;
-mod secrets_found;
 pub mod session_list;
 pub mod session_watch;
 pub mod sessions;

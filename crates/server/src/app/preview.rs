@@ -2,7 +2,8 @@
 
 use super::compactions::NewCompaction;
 use super::error::{Error, Reason, Result};
-use super::{Caller, validate};
+use super::nouns::Compactions;
+use super::validate;
 use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::Changes;
@@ -96,23 +97,24 @@ fn planned_truncations(changes: &Changes, sources: &[SourceMessage]) -> Vec<Plan
     changes.parts.iter().map(planned).collect()
 }
 
-impl Caller {
+impl Compactions<'_> {
     /// The plan of a compaction by hand of the current view. Nothing is written, and no model is asked.
-    pub async fn plan_compaction(&self, session: &str, wanted: &NewCompaction) -> Result<Plan> {
+    pub async fn plan(self, session: &str, wanted: &NewCompaction) -> Result<Plan> {
         validate::instructions(&wanted.instructions)?;
-        let key = self.session_key(session).await?;
-        let (info, _) = self.store().sessions().get(key).await?;
+        let key = self.caller.session_key(session).await?;
+        let (info, _) = self.caller.store().sessions().get(key).await?;
         if info.state == SessionState::Archived {
             return Err(Error::new(Reason::SessionArchived, "the session is archived"));
         }
-        let (source, _held) = self.reserved_source(key, None).await?;
-        let policy = self.parse_policy(&source.policy)?;
+        let (source, _held) = self.caller.views().reserved_source(key, None).await?;
+        let policy = self.caller.parse_policy(&source.policy)?;
         let formed = loaded::formed(&source);
-        let planning = scheduler::planning_input(&policy, &source.window, &source, &formed, self.shared.clock.now());
+        let planning =
+            scheduler::planning_input(&policy, &source.window, &source, &formed, self.caller.shared.clock.now());
         let request = wanted.request(&policy, self.bounds(key, &source, &policy, wanted).await?);
         let fold = loaded::fold(&policy, &source, &formed);
         let preview = request.and_then(|request| {
-            let preview = self.shared.scheduler.preview(planning, &fold, &request)?;
+            let preview = self.caller.shared.scheduler.preview(planning, &fold, &request)?;
             Some((preview, request))
         });
         let Some((preview, CompactionRequest { kind, level, .. })) = preview else {

@@ -1,7 +1,8 @@
 //! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
+use super::CachedSession;
 use super::error::Result;
-use super::{CachedSession, Caller};
+use super::nouns::{History, Views};
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;
@@ -10,17 +11,17 @@ use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
 
-impl Caller {
+impl Views<'_> {
     /// A session from its rows.
-    pub(super) async fn loaded_from(&self, source: Source) -> Result<LoadedSession> {
-        let policy = self.parse_policy(&source.policy)?;
-        Ok(LoadedSession::new(self.store(), source, Arc::new(policy)).await?)
+    pub(super) async fn loaded_from(self, source: Source) -> Result<LoadedSession> {
+        let policy = self.caller.parse_policy(&source.policy)?;
+        Ok(LoadedSession::new(self.caller.store(), source, Arc::new(policy)).await?)
     }
 
     /// A session with the passages that its policy brings back into its view.
     ///
     /// They depend on nothing after the session's revision: the index is only a fast way to the rows.
-    pub(super) async fn with_passages(&self, session: LoadedSession) -> Result<LoadedSession> {
+    pub(super) async fn with_passages(self, session: LoadedSession) -> Result<LoadedSession> {
         let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
         let message = self.recalled(&session, &wanted, room).await?;
         Ok(with_message(session, &wanted, message))
@@ -28,9 +29,9 @@ impl Caller {
 
     /// The same for the newest state of a session in memory, which remembers the passages: the views up to the next
     /// request have the same ones.
-    pub(super) async fn with_kept_passages(&self, session: Arc<LoadedSession>) -> Result<Arc<LoadedSession>> {
+    pub(super) async fn with_kept_passages(self, session: Arc<LoadedSession>) -> Result<Arc<LoadedSession>> {
         let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
-        let loaded = &self.shared.loaded;
+        let loaded = &self.caller.shared.loaded;
         let message = match loaded.passages(&session, &wanted, room) {
             Some(message) => message,
             None => {
@@ -46,8 +47,8 @@ impl Caller {
     }
 
     /// The message with the passages for a query.
-    async fn recalled(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
-        let (store, key) = (self.store(), session.source.session);
+    async fn recalled(self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
+        let (store, key) = (self.caller.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
         for (owner, through) in store.index().owners_to_index(key, &wanted.hidden, wanted.hidden_by).await? {
             scheduler::index(store, owner, through).await?;
@@ -63,11 +64,13 @@ impl Caller {
         let messages = store.history().at_revisions(key, session.source.at, &promising, recall::BYTES_MAX).await?;
         Ok(recall::recall(&session.policy, &wanted.words, &messages, room))
     }
+}
 
+impl History<'_> {
     /// Has the index filled after an append, if the policy uses it.
-    pub(super) fn fill_index(&self, known: &CachedSession) {
+    pub(super) fn fill_index(self, known: &CachedSession) {
         if known.policy.retrieval.is_some() {
-            self.shared.scheduler.queue_for_index(known.key);
+            self.caller.shared.scheduler.queue_for_index(known.key);
         }
     }
 }

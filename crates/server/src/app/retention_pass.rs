@@ -1,9 +1,10 @@
 //! Passes of retention: what the rules name is erased.
 
+use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Reason, Result};
+use super::nouns::Content;
 use super::retention::{Due, Examination, Expired, RetentionItem, RetentionRule, RetentionSummary, RetentionTimes};
-use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::access::Scope;
 use crate::model::dating::Dating;
@@ -141,20 +142,20 @@ impl Longhand {
     }
 }
 
-impl Caller {
+impl Content<'_> {
     /// Applies the rules that hold for the caller's tenant, or says what they would erase. The receiver gets each session,
     /// and the end last. The pass ends with the receiver.
     ///
     /// # Errors
     ///
     /// `SCOPE_MISSING` for a caller that is bound to sessions.
-    pub fn apply_retention(&self, is_dry: bool) -> Result<mpsc::Receiver<Result<RetentionItem>>> {
-        if !self.visibility.is_unbound() {
+    pub fn apply_retention(self, is_dry: bool) -> Result<mpsc::Receiver<Result<RetentionItem>>> {
+        if !self.caller.visibility.is_unbound() {
             let message = "an access token that is bound to sessions applies no rules";
             return Err(Error::new(Reason::ScopeMissing, message).with("scope", Scope::Erase));
         }
         let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-        let (shared, tenant) = (Arc::clone(&self.shared), self.visibility.tenant.clone());
+        let (shared, tenant) = (Arc::clone(&self.caller.shared), self.caller.visibility.tenant.clone());
         tokio::spawn(async move {
             let pass = Pass { shared: &shared, tenant: &tenant, is_dry, items: Some(&items) };
             let end = tokio::select! {

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::events::{Frame, ServedEvent, Start, SubscribeRequest};
 use super::feed::EventFeed;
+use super::nouns::Runs;
 use super::{Caller, cursor};
 use crate::model::approval::Approval;
 use crate::model::event::{EventBody, EventKind};
@@ -89,10 +90,10 @@ impl RunWatch {
                 Some(RunSignal::Prompt(Box::new(runs.prompt(self.key, *prompt).await?)))
             }
             EventBody::RunCancelRequested { epoch, .. } if *epoch == self.epoch => {
-                Some(RunSignal::Run(Box::new(self.caller.run(self.key, self.epoch).await?)))
+                Some(RunSignal::Run(Box::new(self.caller.runs().one(self.key, self.epoch).await?)))
             }
             EventBody::RunEnded { epoch, .. } if *epoch == self.epoch => {
-                let run = self.caller.run(self.key, self.epoch).await?;
+                let run = self.caller.runs().one(self.key, self.epoch).await?;
                 self.is_over = true;
                 Some(RunSignal::Run(Box::new(run)))
             }
@@ -106,24 +107,24 @@ impl RunWatch {
     }
 }
 
-impl Caller {
+impl Runs<'_> {
     /// Follows what concerns a run: from its beginning, or after a cursor.
-    pub async fn watch_run(&self, session: &str, epoch: Epoch, after: &str) -> Result<RunWatch> {
-        let key = self.session_key(session).await?;
-        let run = self.run(key, epoch).await?;
+    pub async fn watch(self, session: &str, epoch: Epoch, after: &str) -> Result<RunWatch> {
+        let key = self.caller.session_key(session).await?;
+        let run = self.one(key, epoch).await?;
         let after = match after {
             "" => {
-                let event = self.store().log().at(key, run.start_revision).await?;
+                let event = self.caller.store().log().at(key, run.start_revision).await?;
                 let event = event.ok_or_else(|| Error::internal("a run began without an event"))?;
-                cursor::behind(self.store(), event.seq, &event.hash)
+                cursor::behind(self.caller.store(), event.seq, &event.hash)
             }
             after => after.to_owned(),
         };
         let last = match &run.end {
             Some(end) => {
-                let event = self.store().log().at(key, end.revision).await?;
+                let event = self.caller.store().log().at(key, end.revision).await?;
                 let seq = event.ok_or_else(|| Error::internal("a run ended without an event"))?.seq;
-                let is_behind = cursor::read(self.store(), &after).await? >= seq;
+                let is_behind = cursor::read(self.caller.store(), &after).await? >= seq;
                 is_behind.then(|| RunFrame { cursor: after.clone(), signal: RunSignal::Run(Box::new(run)) })
             }
             None => None,
@@ -134,7 +135,7 @@ impl Caller {
             start: Start::After(after),
             ..SubscribeRequest::default()
         };
-        let feed = self.subscribe(request).await?.feed();
-        Ok(RunWatch { caller: self.clone(), feed, key, epoch, waiting: VecDeque::new(), last, is_over: false })
+        let feed = self.caller.events().subscribe(request).await?.feed();
+        Ok(RunWatch { caller: self.caller.clone(), feed, key, epoch, waiting: VecDeque::new(), last, is_over: false })
     }
 }

@@ -1,7 +1,9 @@
 //! Runs for callers: acquiring, renewing, stopping and ending them, and what happens in a session.
 
 use super::error::{Error, Result};
-use super::{Caller, page_size, receipt_id, validate};
+use super::nouns::Runs;
+use super::secrets::{Answered, SentText};
+use super::{page_size, receipt_id, validate};
 use crate::limits;
 use crate::model::ids::{PromptId, RunId};
 use crate::model::prompt::Prompt;
@@ -55,35 +57,35 @@ fn lease_ms(lease: Option<Duration>) -> Result<i64> {
     Err(Error::field("lease_timeout", format!("is not between {} and {} seconds", least / 1_000, most / 1_000)))
 }
 
-impl Caller {
+impl Runs<'_> {
     /// Acquires the right to answer the session's next prompt; with `take_prompt` together with that prompt.
-    pub async fn acquire_run(&self, session: &str, lease: Option<Duration>, take_prompt: bool) -> Result<Acquired> {
+    pub async fn acquire(self, session: &str, lease: Option<Duration>, take_prompt: bool) -> Result<Acquired> {
         let lease_ms = lease_ms(lease)?;
-        let key = self.session_key(session).await?;
-        let receipt = self.store().runs().acquire(key, self.requester(), lease_ms, take_prompt).await?;
+        let key = self.caller.session_key(session).await?;
+        let receipt = self.caller.store().runs().acquire(key, self.caller.requester(), lease_ms, take_prompt).await?;
         let run = Error::answer(self.run_of(&receipt).await)?;
         let prompt = match receipt.ids.get(1) {
-            Some(id) => Some(Error::answer(self.store().runs().prompt(key, PromptId(*id)).await)?),
+            Some(id) => Some(Error::answer(self.caller.store().runs().prompt(key, PromptId(*id)).await)?),
             None => None,
         };
         Ok(Acquired { run, prompt, receipt })
     }
 
-    async fn run_of(&self, receipt: &Receipt) -> Result<Run> {
-        Ok(self.store().runs().get(RunId(receipt_id(receipt)?)).await?)
+    async fn run_of(self, receipt: &Receipt) -> Result<Run> {
+        Ok(self.caller.store().runs().get(RunId(receipt_id(receipt)?)).await?)
     }
 
     /// Extends the lease of a run, unless it was asked to stop. Returns the run as it is then.
-    pub async fn renew_run(&self, session: &str, epoch: Epoch, lease: Option<Duration>) -> Result<Run> {
+    pub async fn renew(self, session: &str, epoch: Epoch, lease: Option<Duration>) -> Result<Run> {
         let lease_ms = lease_ms(lease)?;
-        let key = self.session_key(session).await?;
-        self.store().runs().renew(key, epoch, lease_ms).await?;
-        self.run(key, epoch).await
+        let key = self.caller.session_key(session).await?;
+        self.caller.store().runs().renew(key, epoch, lease_ms).await?;
+        self.one(key, epoch).await
     }
 
     /// The run of a session with this number.
-    pub(super) async fn run(&self, key: SessionKey, epoch: Epoch) -> Result<Run> {
-        let found = self.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
+    pub(super) async fn one(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
+        let found = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
         let found = found.into_iter().next().filter(|run| run.epoch == epoch);
         found.ok_or_else(|| {
             Error::new(super::Reason::RunNotFound, format!("the session has no run {epoch}")).with("run_id", epoch)
@@ -91,37 +93,35 @@ impl Caller {
     }
 
     /// Ends a run by the will of its agent.
-    pub async fn release_run(
-        &self,
+    pub async fn release(
+        self,
         session: &str,
         epoch: Epoch,
-        mut failure: Option<String>,
-    ) -> Result<(Run, Receipt)> {
-        validate::failure(failure.as_deref())?;
-        let mut screen = self.screen();
-        screen.optional_text("failure", &mut failure)?;
-        if screen.has_changed {
-            validate::failure(failure.as_deref())?;
-        }
-        let key = self.session_key(session).await?;
-        let receipt = self.store().runs().release(key, self.requester(), epoch, failure).await?;
-        Ok((Error::answer(self.run_of(&receipt).await)?, receipt))
+        failure: Option<String>,
+    ) -> Result<Answered<(Run, Receipt)>> {
+        let has_failed = failure.is_some();
+        let text = failure.unwrap_or_default();
+        let failure = self.caller.check(SentText { field: "failure", text, check: validate::failure })?;
+        let words = failure.with(has_failed.then(|| failure.text.clone()));
+        let key = self.caller.session_key(session).await?;
+        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, words).await?;
+        Ok(Answered::new((Error::answer(self.run_of(&receipt).await)?, receipt), failure.into_parts().1))
     }
 
     /// Asks runs to stop, or ends them at once. Returns them as they are then.
-    pub async fn cancel_run(&self, session: &str, cancel: CancelRun) -> Result<Vec<Run>> {
+    pub async fn cancel(self, session: &str, cancel: CancelRun) -> Result<Vec<Run>> {
         let CancelRun { epoch, force, tree } = cancel;
         if tree && epoch.is_some() {
             return Err(Error::field("epoch", "does not go with tree"));
         }
-        if tree && self.requester.request.is_some() {
+        if tree && self.caller.requester.request.is_some() {
             let why = "does not go with tree: each session has a change of its own, and a repetition would find others";
             return Err(Error::field("request_id", why));
         }
-        let key = self.session_key(session).await?;
-        let runs = self.store().runs();
+        let key = self.caller.session_key(session).await?;
+        let runs = self.caller.store().runs();
         if !tree {
-            let receipt = runs.cancel(key, self.requester(), epoch, force).await?;
+            let receipt = runs.cancel(key, self.caller.requester(), epoch, force).await?;
             return Ok(vec![Error::answer(self.run_of(&receipt).await)?]);
         }
         let mut below = None;
@@ -131,10 +131,10 @@ impl Caller {
             let Some((last, _)) = active.last() else { return Ok(cancelled) };
             below = Some(last.0);
             for (key, run) in active {
-                if !self.sees(key).await? {
+                if !self.caller.sees(key).await? {
                     continue;
                 }
-                match runs.cancel(key, self.requester(), Some(run.epoch), force).await {
+                match runs.cancel(key, self.caller.requester(), Some(run.epoch), force).await {
                     Ok(receipt) => cancelled.push(Error::answer(self.run_of(&receipt).await)?),
                     // It ended meanwhile.
                     Err(crate::store::Error::RunLost { .. } | crate::store::Error::NoRun) => {}
@@ -145,46 +145,46 @@ impl Caller {
     }
 
     /// What happens in a session.
-    pub async fn session_run(&self, session: &str) -> Result<SessionRun> {
-        let key = self.session_key(session).await?;
-        Ok(self.store().runs().of_session(key).await?)
+    pub async fn of_session(self, session: &str) -> Result<SessionRun> {
+        let key = self.caller.session_key(session).await?;
+        Ok(self.caller.store().runs().of_session(key).await?)
     }
 
     /// A page of runs, newest first, and the token of the next page.
-    pub async fn list_runs(&self, list: ListRuns) -> Result<(Vec<Run>, String)> {
+    pub async fn list(self, list: ListRuns) -> Result<(Vec<Run>, String)> {
         let ListRuns { session, tree, page_size: size, page_token } = list;
         let limit = page_size(size)?;
         let scope = format!("runs {} {tree}", session.as_deref().unwrap_or_default());
-        let mut below = self.page_start(&page_token, &scope)?;
+        let mut below = self.caller.page_start(&page_token, &scope)?;
         let root = match &session {
-            Some(session) => Some(self.session_key(session).await?),
+            Some(session) => Some(self.caller.session_key(session).await?),
             None if tree => return Err(Error::field("tree", "needs session_id")),
             None => None,
         };
         if let (Some(key), false) = (root, tree) {
-            let mut runs = self.store().runs().list(key, below, limit + 1).await?;
+            let mut runs = self.caller.store().runs().list(key, below, limit + 1).await?;
             let more = i64::try_from(runs.len()).is_ok_and(|count| count > limit);
             runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            let next = runs.last().filter(|_| more).map(|run| self.page_token(run.epoch, &scope));
+            let next = runs.last().filter(|_| more).map(|run| self.caller.page_token(run.epoch, &scope));
             return Ok((runs, next.unwrap_or_default()));
         }
         let mut page = Vec::new();
         // A page looks at a bounded number of runs, and may be short. A tree is walked once for each read.
         for _ in 0..limits::SESSIONS_SCAN_MAX / limits::PAGE_SIZE_MAX {
-            let active = self.store().runs().active(root, below, limits::PAGE_SIZE_MAX).await?;
+            let active = self.caller.store().runs().active(root, below, limits::PAGE_SIZE_MAX).await?;
             if active.is_empty() {
                 return Ok((page, String::new()));
             }
             for (key, run) in active {
                 if i64::try_from(page.len()).is_ok_and(|count| count == limit) {
-                    return Ok((page, below.map(|below| self.page_token(below, &scope)).unwrap_or_default()));
+                    return Ok((page, below.map(|below| self.caller.page_token(below, &scope)).unwrap_or_default()));
                 }
                 below = Some(key.0);
-                if self.sees(key).await? {
+                if self.caller.sees(key).await? {
                     page.push(run);
                 }
             }
         }
-        Ok((page, below.map(|below| self.page_token(below, &scope)).unwrap_or_default()))
+        Ok((page, below.map(|below| self.caller.page_token(below, &scope)).unwrap_or_default()))
     }
 }

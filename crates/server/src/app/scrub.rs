@@ -1,9 +1,9 @@
 //! The scrub, at the request of an operator.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::nouns::Daemon;
 use crate::limits;
-use crate::store::{Checked, Finding, Store};
+use crate::store::{CheckedChains, Finding, Store};
 pub use crate::store::{ScrubOptions, ScrubState};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -16,20 +16,20 @@ pub enum ScrubItem {
     /// The progress; some of it is left out.
     Progress(ScrubState),
     /// The pass is complete. Comes last, once.
-    End(Checked),
+    End(CheckedChains),
 }
 
-impl Caller {
+impl Daemon<'_> {
     /// Begins a pass of the scrub unless one runs, and follows it; the receiver gets its findings and its progress, and
     /// its end last. The pass goes on if the caller leaves.
     ///
     /// # Errors
     ///
     /// `SCOPE_MISSING` unless the caller is an operator.
-    pub fn follow_scrub(&self) -> Result<mpsc::Receiver<Result<ScrubItem>>> {
-        self.require_operator()?;
+    pub fn follow_scrub(self) -> Result<mpsc::Receiver<Result<ScrubItem>>> {
+        self.caller.require_operator()?;
         let (items, receiver) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-        let (store, stopping) = (self.store().clone(), self.shared.stopping.clone());
+        let (store, stopping) = (self.caller.store().clone(), self.caller.shared.stopping.clone());
         tokio::spawn(async move {
             let followed = tokio::select! {
                 () = stopping.cancelled() => Err(Error::stopping()),
@@ -43,7 +43,7 @@ impl Caller {
 }
 
 /// Follows the running pass, or the next one, to its end.
-async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Result<Checked> {
+async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Result<CheckedChains> {
     let mut states = store.upkeep().scrub_state();
     let pass = {
         let now = states.borrow();
@@ -53,11 +53,11 @@ async fn follow(store: &Store, items: &mpsc::Sender<Result<ScrubItem>>) -> Resul
         store.upkeep().request_scrub();
     }
     let mut sent = 0;
-    let mut checked = Checked::default();
+    let mut checked = CheckedChains::default();
     loop {
         let now = states.wait_for(|now| now.pass >= pass).await.map_err(Error::internal)?.clone();
         if now.pass > pass {
-            return Ok(Checked { findings: now.last_findings, ..checked });
+            return Ok(CheckedChains { findings: now.last_findings, ..checked });
         }
         checked = now.checked;
         for finding in &now.findings[sent..] {

@@ -1,7 +1,7 @@
 //! Full-text search over the history of the sessions that a caller sees.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::nouns::History;
 use super::validate::bound;
 use crate::limits;
 use crate::model::access::Binding;
@@ -184,44 +184,44 @@ struct Compared {
     view: Option<SessionKey>,
 }
 
-impl Caller {
+impl History<'_> {
     /// Finds parts of messages by their words.
     ///
     /// # Errors
     ///
     /// `INVALID_FIELD` for a query without a word; `SEARCH_UNAVAILABLE` while the index is not open; `TOO_MANY_REQUESTS` for
     /// a caller with too many searches that wait for their turn.
-    pub async fn search(&self, request: &SearchRequest) -> Result<SearchPage> {
+    pub async fn search(self, request: &SearchRequest) -> Result<SearchPage> {
         let query = request.check()?;
         let scope = request.scope();
-        let start = self.page_start(&request.page_token, &scope)?.map(Position::unpacked);
+        let start = self.caller.page_start(&request.page_token, &scope)?.map(Position::unpacked);
         let size = match request.page_size {
             0 => limits::SEARCH_PAGE_DEFAULT,
             size => size.min(limits::SEARCH_PAGE_MAX),
         };
         let (mut wanted, compared) = self.wanted(request, &query).await?;
-        let search = self.store().search();
+        let search = self.caller.store().search();
         let indexed_seq = match request.min_seq {
             0 if start.is_none() => self.caught_up().await,
             0 => *search.progress().borrow(),
             seq => {
                 let wait = request.wait.min(Duration::from_millis(limits::SEARCH_WAIT_MS_MAX));
                 // Nothing is indexed any more once the daemon stops.
-                self.shared.unless_stopping(search.wait(seq, wait)).await?
+                self.caller.shared.unless_stopping(search.wait(seq, wait)).await?
             }
         };
-        let head_seq = self.store().log().head_seq().max(indexed_seq);
+        let head_seq = self.caller.store().log().head_seq().max(indexed_seq);
         let mut page = SearchPage { indexed_seq, head_seq, ..SearchPage::default() };
         if let Some(view) = compared.view {
-            page.indexed_revision = Some(self.store().log().revision_by(view, indexed_seq).await?);
+            page.indexed_revision = Some(self.caller.store().log().revision_by(view, indexed_seq).await?);
         }
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         (wanted.upto, wanted.offset) = start.map_or((None, 0), |start| (Some(start.upto), start.offset));
         loop {
             let found = {
-                let turn = self.shared.searches.wait(&self.access.share);
-                let _turn = self.shared.unless_stopping(turn).await??;
-                if !self.visibility.is_unbound() && wanted.statistics.is_none() {
+                let turn = self.caller.shared.searches.wait(&self.caller.access.share);
+                let _turn = self.caller.shared.unless_stopping(turn).await??;
+                if !self.caller.visibility.is_unbound() && wanted.statistics.is_none() {
                     wanted.statistics = Some(self.seen_statistics(&wanted).await?);
                 }
                 search.find(&wanted).await?
@@ -231,7 +231,7 @@ impl Caller {
             if request.exclude_hits {
                 if start.is_none() {
                     let begin = Position { upto: found.upto, offset: 0 };
-                    page.next_page_token = self.page_token(begin.packed(), &scope);
+                    page.next_page_token = self.caller.page_token(begin.packed(), &scope);
                 }
                 return Ok(page);
             }
@@ -254,7 +254,7 @@ impl Caller {
             }
             if page.hits.len() >= size || read < entries.len() || read > 0 {
                 let next = Position { upto: found.upto, offset: wanted.offset };
-                page.next_page_token = self.page_token(next.packed(), &scope);
+                page.next_page_token = self.caller.page_token(next.packed(), &scope);
                 return Ok(page);
             }
         }
@@ -262,11 +262,11 @@ impl Caller {
 
     /// What a bound caller's hits are ranked by: counted in what it sees, so that the answer says nothing of the rest but
     /// how common a word is that very many parts have.
-    async fn seen_statistics(&self, wanted: &Wanted) -> Result<Statistics> {
-        let Census { rounded: mut statistics, sessions } = self.store().search().census(wanted).await?;
+    async fn seen_statistics(self, wanted: &Wanted) -> Result<Statistics> {
+        let Census { rounded: mut statistics, sessions } = self.caller.store().search().census(wanted).await?;
         for (having, sessions) in statistics.having.iter_mut().zip(sessions) {
             for (session, count) in sessions {
-                if self.store().sessions().admits(&self.visibility, session).await? {
+                if self.caller.store().sessions().admits(&self.caller.visibility, session).await? {
                     *having += count;
                 }
             }
@@ -275,9 +275,9 @@ impl Caller {
     }
 
     /// The newest event that is in the index, which first takes what is left if that is little.
-    async fn caught_up(&self) -> Seq {
-        let search = self.store().search();
-        let (indexed, head) = (*search.progress().borrow(), self.store().log().head_seq());
+    async fn caught_up(self) -> Seq {
+        let search = self.caller.store().search();
+        let (indexed, head) = (*search.progress().borrow(), self.caller.store().log().head_seq());
         let is_left = 1..=limits::SEARCH_CATCH_UP_EVENTS;
         if !is_left.contains(&(head - indexed)) {
             return indexed;
@@ -286,11 +286,11 @@ impl Caller {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn wanted(&self, request: &SearchRequest, query: &Query) -> Result<(Wanted, Compared)> {
-        let tenant = &self.visibility.tenant;
+    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, Compared)> {
+        let tenant = &self.caller.visibility.tenant;
         let mut compared = Compared { by: Vec::new(), view: None };
-        if !self.visibility.is_unbound() {
-            compared.by.push(self.visibility.clone());
+        if !self.caller.visibility.is_unbound() {
+            compared.by.push(self.caller.visibility.clone());
         }
         let binding = |binding| Visibility { tenant: Arc::clone(tenant), binding: Arc::new(binding) };
         if let Some(project) = &request.project {
@@ -298,14 +298,14 @@ impl Caller {
         }
         let mut ranges = Vec::new();
         if let Some(session) = &request.session {
-            let key = self.session_key(session).await?;
+            let key = self.caller.session_key(session).await?;
             compared.view = Some(key);
-            ranges = self.store().search().ranges(key).await?;
+            ranges = self.caller.store().search().ranges(key).await?;
         }
         let mut below = None;
         if let Some(tree) = &request.tree {
-            let key = self.session_key(tree).await?;
-            let (root, _) = self.store().sessions().get(key).await?;
+            let key = self.caller.session_key(tree).await?;
+            let (root, _) = self.caller.store().sessions().get(key).await?;
             below = Some(key);
             compared.by.push(binding(Binding { project: None, root: Some(root.id) }));
         }
@@ -342,7 +342,7 @@ impl Caller {
     /// The places of the first entries, up to `most`, that the caller sees and asked for, with the session whose view is
     /// asked about each, and the number of entries that were looked at.
     async fn admitted(
-        &self,
+        self,
         wanted: &Wanted,
         compared: &Compared,
         entries: &[Ranked],
@@ -360,7 +360,7 @@ impl Caller {
             let of = compared.view.unwrap_or(entry.owner);
             let mut is_seen = true;
             for visibility in &compared.by {
-                is_seen = is_seen && self.store().sessions().admits(visibility, of).await?;
+                is_seen = is_seen && self.caller.store().sessions().admits(visibility, of).await?;
             }
             if is_seen {
                 admitted.push((at, of));

@@ -1,8 +1,9 @@
 //! Lists of sessions, and the conditions on what they have.
 
 use super::error::{Error, Result};
+use super::nouns::Sessions;
 use super::sessions::SessionInfo;
-use super::{Caller, page_size, validate};
+use super::{page_size, validate};
 use crate::limits;
 use crate::model::session::SessionState;
 use crate::store::{ListedSession, SessionFilter, SessionList, Visibility};
@@ -92,13 +93,13 @@ fn term(text: &str) -> MetadataTerm {
     }
 }
 
-impl Caller {
+impl Sessions<'_> {
     /// The filter for conditions, within what the caller sees. Search and retention have the same conditions.
-    pub(super) async fn session_filter(&self, conditions: &SessionConditions) -> Result<SessionFilter> {
+    pub(super) async fn filter(self, conditions: &SessionConditions) -> Result<SessionFilter> {
         conditions.check()?;
-        let scope = self.scope(conditions.root.as_deref(), conditions.project.as_deref()).await?;
+        let scope = self.caller.events().scope(conditions.root.as_deref(), conditions.project.as_deref()).await?;
         let parent = match &conditions.parent {
-            Some(parent) => Some(self.session_key(parent).await?),
+            Some(parent) => Some(self.caller.session_key(parent).await?),
             None => None,
         };
         let state = match conditions.state {
@@ -106,7 +107,7 @@ impl Caller {
             state => state,
         };
         Ok(SessionFilter {
-            visibility: scope.unwrap_or_else(|| Visibility::clone(&self.visibility)),
+            visibility: scope.unwrap_or_else(|| Visibility::clone(&self.caller.visibility)),
             parent,
             state,
             actor: conditions.actor.clone(),
@@ -123,36 +124,33 @@ impl Caller {
 
     /// A page of sessions, and the token of the next page. A page looks at a limited number of sessions, so it may be
     /// short or empty before the end.
-    pub async fn list_sessions(&self, request: &ListSessions) -> Result<(Vec<SessionInfo>, String)> {
-        let (sessions, next) = self.list_sessions_with_tokens(request).await?;
+    pub async fn list(self, request: &ListSessions) -> Result<(Vec<SessionInfo>, String)> {
+        let (sessions, next) = self.list_with_tokens(request).await?;
         Ok((sessions.into_iter().map(|(session, _)| session).collect(), next))
     }
 
     /// The same page, each session with the token of a page that begins behind it.
-    pub async fn list_sessions_with_tokens(
-        &self,
-        request: &ListSessions,
-    ) -> Result<(Vec<(SessionInfo, String)>, String)> {
+    pub async fn list_with_tokens(self, request: &ListSessions) -> Result<(Vec<(SessionInfo, String)>, String)> {
         let ListSessions { page_size: size, page_token, conditions, order, has_policies } = request;
         let limit = page_size(*size)?;
         let scope = conditions.scope(*order);
-        let start = self.list_start(page_token, &scope)?;
-        let filter = self.session_filter(conditions).await?;
+        let start = self.caller.list_start(page_token, &scope)?;
+        let filter = self.filter(conditions).await?;
         let list = SessionList { filter, order: *order, has_policies: *has_policies };
         let most = (limit, limits::PAGE_BYTES_MAX);
-        let (sessions, next) = self.store().sessions().list(&list, start, most).await?;
-        let next = next.map(|place| self.list_token(place, &scope)).unwrap_or_default();
+        let (sessions, next) = self.caller.store().sessions().list(&list, start, most).await?;
+        let next = next.map(|place| self.caller.list_token(place, &scope)).unwrap_or_default();
         let with_token = |listed: ListedSession| {
-            let token = self.list_token(order.place(&listed), &scope);
+            let token = self.caller.list_token(order.place(&listed), &scope);
             (self.listed(listed), token)
         };
         Ok((sessions.into_iter().map(with_token).collect(), next))
     }
 
     /// A session of a list, with its context usage of now if it is in memory.
-    pub(super) fn listed(&self, listed: ListedSession) -> SessionInfo {
+    pub(super) fn listed(self, listed: ListedSession) -> SessionInfo {
         let ListedSession { key, mut session, policy_json } = listed;
-        session.context = self.shared.loaded.context(key).or(session.context);
+        session.context = self.caller.shared.loaded.context(key).or(session.context);
         SessionInfo { session, policy_json, over_window: None, thresholds: Vec::new(), provider_compaction: None }
     }
 }

@@ -8,6 +8,7 @@ use super::Caller;
 use super::error::{Error, Result};
 use super::events::{Frame, Start, SubscribeRequest};
 use super::feed::EventFeed;
+use super::nouns::Sessions;
 use super::session_list::{SessionConditions, SessionOrder};
 use super::sessions::SessionInfo;
 use crate::limits;
@@ -192,7 +193,7 @@ impl SessionWatch {
             if !sessions.is_empty() {
                 // The end is a frame of its own.
                 self.snapshot = Some(next.or(Some(END)));
-                let sessions = sessions.into_iter().map(|listed| self.caller.listed(listed)).collect();
+                let sessions = sessions.into_iter().map(|listed| self.caller.sessions().listed(listed)).collect();
                 return Ok(ListFrame::Snapshot { sessions });
             }
             if next.is_none() {
@@ -228,7 +229,7 @@ impl SessionWatch {
                 match listed {
                     Some(listed) => {
                         bytes += bytes_of(&listed);
-                        sessions.push(self.caller.listed(listed));
+                        sessions.push(self.caller.sessions().listed(listed));
                     }
                     None if changed.may_leave && self.caller.sees(key).await? => removed.push(changed.id),
                     None => {}
@@ -270,13 +271,13 @@ fn bytes_of(listed: &ListedSession) -> usize {
     1_024 + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len) + labels
 }
 
-impl Caller {
+impl Sessions<'_> {
     /// Follows a list of sessions: from a snapshot, or behind a position of an earlier stream with the same conditions.
-    pub async fn watch_sessions(&self, conditions: &SessionConditions, after: Option<&str>) -> Result<SessionWatch> {
-        let filter: SessionFilter = self.session_filter(conditions).await?;
+    pub async fn watch(self, conditions: &SessionConditions, after: Option<&str>) -> Result<SessionWatch> {
+        let filter: SessionFilter = self.filter(conditions).await?;
         let start = after.map_or(Start::Now, |cursor| Start::After(cursor.to_owned()));
         let request = SubscribeRequest { start, ..SubscribeRequest::default() };
-        let mut feed = self.subscribe(request).await?.feed();
+        let mut feed = self.caller.events().subscribe(request).await?.feed();
         // The snapshot is read behind this position.
         let cursor = match feed.next().await {
             Some(Ok(Frame::Ready { cursor, .. })) => cursor,
@@ -284,7 +285,7 @@ impl Caller {
             Some(Ok(_)) | None => return Err(Error::internal("an event stream does not begin with its position")),
         };
         Ok(SessionWatch {
-            caller: self.clone(),
+            caller: self.caller.clone(),
             feed,
             list: SessionList { filter, order: SessionOrder::NewestFirst, has_policies: false },
             snapshot: after.is_none().then_some(None),

@@ -1,7 +1,9 @@
 //! Sessions: creating, finding, changing, archiving and forking them.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, DefaultPolicy, validate};
+use super::nouns::Sessions;
+use super::secrets::{Answered, Sent, SentText};
+use super::{DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::LevelThreshold;
@@ -13,7 +15,9 @@ use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::summary::SAID_HEADING;
 use crate::policy::{Policy, TextUnits, overflow, presets};
-use crate::store::{self, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, SessionKey};
+use crate::store::{
+    self, Checked, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, Screen, Screened, SessionKey,
+};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -241,16 +245,45 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
     Ok(PolicyText { preset: policy.preset.clone(), json })
 }
 
-impl Caller {
+impl Sent for NewSession {
+    fn validate(&self) -> Result<()> {
+        validate::client_id("client_id", self.client_id.as_deref())?;
+        validate::title(&self.title)?;
+        validate::window("window", &self.window)?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)?;
+        screen.json("policy_json", &mut self.policy_json)?;
+        screen.json("policy_override_json", &mut self.policy_override_json)
+    }
+}
+
+impl Sent for SessionChange {
+    fn validate(&self) -> Result<()> {
+        self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+        self.window.as_ref().map_or(Ok(()), |window| validate::window("window", window))?;
+        validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.optional_text("title", &mut self.title)?;
+        screen.optional_json("metadata_json", &mut self.metadata_json)?;
+        screen.optional_json("policy_json", &mut self.policy_json)?;
+        screen.optional_json("policy_override_json", &mut self.policy_override_json)
+    }
+}
+
+impl Sessions<'_> {
     /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
-    pub async fn create_session(&self, mut new: NewSession) -> Result<(SessionInfo, bool)> {
-        validate::client_id("client_id", new.client_id.as_deref())?;
-        validate::title(&new.title)?;
-        validate::window("window", &new.window)?;
-        validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+    pub async fn create(self, new: NewSession) -> Result<Answered<(SessionInfo, bool)>> {
         let request_hash = new.hash();
-        self.shared.models.complete(&mut new.window);
-        self.screen_session(&mut new)?;
+        let sent = self.caller.check(new)?;
+        let checked = sent.with(());
+        let (mut new, found) = sent.into_parts();
+        self.caller.shared.models.complete(&mut new.window);
         let start = if new.preset.is_empty() && new.policy_json.is_empty() {
             self.default_policy(&new)?
         } else {
@@ -260,13 +293,13 @@ impl Caller {
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
         fits(&policy, given.as_ref(), &new.window)?;
         let parent = match &new.parent {
-            Some(parent) => Some(self.session_key(parent).await?),
+            Some(parent) => Some(self.caller.session_key(parent).await?),
             None => None,
         };
-        self.require_inside(new.metadata_json.as_deref(), parent)?;
+        self.caller.require_inside(new.metadata_json.as_deref(), parent)?;
         let create = store::CreateSession {
-            tenant: self.visibility.tenant.clone(),
-            client_id: new.client_id.map(|id| self.new_client_id(id, request_hash)),
+            tenant: self.caller.visibility.tenant.clone(),
+            client_id: new.client_id.map(|id| self.new_client_id(id, request_hash, &checked)),
             title: new.title,
             policy: policy_text(&policy)?,
             window: new.window,
@@ -275,58 +308,45 @@ impl Caller {
             keeps_erased: new.keep_erased,
         };
         let client_id = create.client_id.as_ref().map(|client| client.id.clone());
-        let (key, existed) = self.store().sessions().create(create, self.requester()).await?;
+        let (key, existed) =
+            self.caller.store().sessions().create(checked.with(create), self.caller.requester()).await?;
         self.require_made(key, existed, client_id).await?;
-        Ok((Error::answer(self.info(key).await)?, existed))
-    }
-
-    /// Applies the rules for secrets to the texts of a new session.
-    fn screen_session(&self, new: &mut NewSession) -> Result<()> {
-        let mut screen = self.screen();
-        screen.text("title", &mut new.title)?;
-        screen.optional_json("metadata_json", &mut new.metadata_json)?;
-        screen.json("policy_json", &mut new.policy_json)?;
-        screen.json("policy_override_json", &mut new.policy_override_json)?;
-        if screen.has_changed {
-            validate::title(&new.title)?;
-            validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
-        }
-        Ok(())
+        Ok(Answered::new((Error::answer(self.info(key).await)?, existed), found))
     }
 
     /// The client id of a new session with the hash to keep of its request: that of a request in which a rule found a
     /// secret would tell whether a guess is right.
-    fn new_client_id(&self, id: String, request_hash: [u8; 32]) -> NewClientId {
-        let salted = self.store().secrets().salt().digest(&request_hash);
-        match self.requester().keeps_salted_hash {
+    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &Checked<T>) -> NewClientId {
+        let salted = self.caller.store().secrets().salt().digest(&request_hash);
+        match checked.has_changed() {
             true => NewClientId { id, request_hash: salted, other_hash: Some(request_hash) },
             false => NewClientId { id, request_hash, other_hash: Some(salted) },
         }
     }
 
     /// Refuses the client id of a session that was made inside of what the caller is bound to, and has left it since.
-    async fn require_made(&self, key: SessionKey, existed: bool, client_id: Option<String>) -> Result<()> {
-        if !existed || self.visibility.is_unbound() || self.sees(key).await? {
+    async fn require_made(self, key: SessionKey, existed: bool, client_id: Option<String>) -> Result<()> {
+        if !existed || self.caller.visibility.is_unbound() || self.caller.sees(key).await? {
             return Ok(());
         }
         Err(store::Error::ClientIdReused { client_id: client_id.unwrap_or_default() }.into())
     }
 
     /// The policy of a session that names none: the first default that matches its model and project.
-    fn default_policy(&self, new: &NewSession) -> Result<Policy> {
+    fn default_policy(self, new: &NewSession) -> Result<Policy> {
         let fits = |default: &&DefaultPolicy| {
             default.model.as_ref().is_none_or(|model| matches(model, &new.window.model))
                 && default.project.as_ref().is_none_or(|project| is_about(project, new.metadata_json.as_deref()))
         };
-        let default = self.shared.defaults.iter().find(fits);
-        let name = default.and_then(|default| default.preset.as_ref()).unwrap_or(&self.shared.default_preset);
+        let default = self.caller.shared.defaults.iter().find(fits);
+        let name = default.and_then(|default| default.preset.as_ref()).unwrap_or(&self.caller.shared.default_preset);
         with_override(preset(name)?, default.map_or("", |default| &default.override_json))
     }
 
     /// Refuses a policy that counts by a vocabulary which the daemon has not loaded.
-    fn usable(&self, policy: Policy) -> Result<Policy> {
+    fn usable(self, policy: Policy) -> Result<Policy> {
         let TextUnits::Vocabulary { name, .. } = &policy.counting.text else { return Ok(policy) };
-        if self.shared.vocabularies.iter().any(|vocabulary| vocabulary.name() == name) {
+        if self.caller.shared.vocabularies.iter().any(|vocabulary| vocabulary.name() == name) {
             return Ok(policy);
         }
         let field = "counting.text.vocabulary.name";
@@ -334,24 +354,24 @@ impl Caller {
         Err(Error::new(Reason::PolicyInvalid, message).with("field", field))
     }
 
-    pub(super) async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
-        let (session, policy) = self.store().sessions().get(key).await?;
+    pub(super) async fn info(self, key: SessionKey) -> Result<SessionInfo> {
+        let (session, policy) = self.caller.store().sessions().get(key).await?;
         self.info_of(key, session, policy).await
     }
 
-    async fn info_of(&self, key: SessionKey, mut session: Session, policy: PolicyText) -> Result<SessionInfo> {
+    async fn info_of(self, key: SessionKey, mut session: Session, policy: PolicyText) -> Result<SessionInfo> {
         let (mut over_window, mut provider_compaction) = (None, None);
-        match self.loaded_or_small(key).await {
+        match self.caller.views().loaded_or_small(key).await {
             Ok(Some(loaded)) => {
                 session.context = Some(loaded.context());
                 provider_compaction = loaded.formed.compaction().cloned();
-                over_window = self.over_window(&loaded, loaded.source.pending).await?;
+                over_window = self.caller.views().over_window(&loaded, loaded.source.pending).await?;
             }
             Ok(None) => {}
             // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
-        let thresholds = match self.parse_policy(&policy) {
+        let thresholds = match self.caller.parse_policy(&policy) {
             Ok(policy) => overflow::level_thresholds(&policy, &session.window),
             Err(error) => {
                 tracing::warn!(%error, "the thresholds of a session are not known");
@@ -362,21 +382,21 @@ impl Caller {
     }
 
     /// The answer of a change that is committed.
-    async fn changed(&self, key: SessionKey, receipt: &Receipt) -> Result<SessionChanged> {
+    async fn changed(self, key: SessionKey, receipt: &Receipt) -> Result<SessionChanged> {
         let info = Error::answer(self.info(key).await)?;
         Ok(SessionChanged { info, revision: receipt.revision, seq: receipt.seq })
     }
 
     /// The current state of a session.
-    pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
-        let key = self.session_key(id).await?;
+    pub async fn get(self, id: &str) -> Result<SessionInfo> {
+        let key = self.caller.session_key(id).await?;
         self.info(key).await
     }
 
     /// The current state of a session, with the words of people beside its active summary.
-    pub async fn session_with_words(&self, id: &str) -> Result<(SessionInfo, PeopleWords)> {
-        let key = self.session_key(id).await?;
-        let (session, policy, words) = self.store().views().session(key).await?;
+    pub async fn with_words(self, id: &str) -> Result<(SessionInfo, PeopleWords)> {
+        let key = self.caller.session_key(id).await?;
+        let (session, policy, words) = self.caller.store().views().session(key).await?;
         let lines = |part: &Part| match &*part.body {
             PartBody::Text(text) => text.strip_prefix(SAID_HEADING).map(|lines| {
                 let lines = lines.lines().filter(|line| !line.is_empty());
@@ -392,51 +412,35 @@ impl Caller {
         Ok((self.info_of(key, session, policy).await?, people))
     }
 
-    /// Decides what becomes of a message's words beside summaries; none leaves that to the summarizer again.
-    pub async fn mark_words(&self, session: &str, message: &str, stance: Option<WordsStance>) -> Result<Receipt> {
-        let key = self.session_key(session).await?;
-        Ok(self.store().history().mark_words(key, self.requester(), message.to_owned(), stance).await?)
-    }
-
     /// Changes a session.
-    pub async fn update_session(&self, id: &str, mut change: SessionChange) -> Result<SessionChanged> {
-        change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
+    pub async fn update(self, id: &str, change: SessionChange) -> Result<Answered<SessionChanged>> {
+        let sent = self.caller.check(change)?;
+        let checked = sent.with(());
+        let (mut change, found) = sent.into_parts();
         if let Some(window) = &mut change.window {
-            validate::window("window", window)?;
-            self.shared.models.complete(window);
+            self.caller.shared.models.complete(window);
         }
-        let limit = limits::SESSION_METADATA_BYTES_MAX;
-        validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
-        let mut screen = self.screen();
-        screen.optional_text("title", &mut change.title)?;
-        screen.optional_json("metadata_json", &mut change.metadata_json)?;
-        screen.optional_json("policy_json", &mut change.policy_json)?;
-        screen.optional_json("policy_override_json", &mut change.policy_override_json)?;
-        if screen.has_changed {
-            change.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
-            validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
-        }
-        let key = self.session_key(id).await?;
-        self.require_to_stay(change.metadata_json.as_deref())?;
+        let key = self.caller.session_key(id).await?;
+        self.caller.require_to_stay(change.metadata_json.as_deref())?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
-        if let Some(receipt) = self.store().sessions().kept_answer(key, &self.requester).await? {
-            return self.changed(key, &receipt).await;
+        if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
+            return Ok(Answered::new(self.changed(key, &receipt).await?, found));
         }
         let receipt = loop {
-            let update = self.update_of(key, &change).await?;
-            match self.store().sessions().update(key, update, self.requester()).await {
+            let update = checked.with(self.update_of(key, &change).await?);
+            match self.caller.store().sessions().update(key, update, self.caller.requester()).await {
                 // Another caller changed the policy since it was read: the override is merged over the new one.
                 Err(store::Error::PolicyChanged) => {}
                 done => break done?,
             }
         };
-        self.forget();
-        self.changed(key, &receipt).await
+        self.caller.forget();
+        Ok(Answered::new(self.changed(key, &receipt).await?, found))
     }
 
     /// A change with the resulting policy, derived from the active one.
-    async fn update_of(&self, key: SessionKey, change: &SessionChange) -> Result<store::UpdateSession> {
+    async fn update_of(self, key: SessionKey, change: &SessionChange) -> Result<store::UpdateSession> {
         let mut update = store::UpdateSession {
             title: change.title.clone(),
             metadata_json: change.metadata_json.clone(),
@@ -452,8 +456,8 @@ impl Caller {
             (Some(name), None) => preset(name)?,
             (name, Some(whole)) => start_policy(name.as_deref().unwrap_or_default(), whole)?,
             (None, None) => {
-                let base = self.store().sessions().get(key).await?.1;
-                let start = self.parse_policy(&base)?;
+                let base = self.caller.store().sessions().get(key).await?.1;
+                let start = self.caller.parse_policy(&base)?;
                 update.policy_base = Some(base);
                 start
             }
@@ -463,57 +467,57 @@ impl Caller {
         let policy = self.usable(policy)?;
         match &change.window {
             Some(window) => fits(&policy, given.as_ref(), window)?,
-            None => fits(&policy, given.as_ref(), &self.store().sessions().get(key).await?.0.window)?,
+            None => fits(&policy, given.as_ref(), &self.caller.store().sessions().get(key).await?.0.window)?,
         }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)
     }
 
     /// Archives a session: it takes no writes until it is restored.
-    pub async fn archive_session(&self, id: &str) -> Result<SessionChanged> {
+    pub async fn archive(self, id: &str) -> Result<SessionChanged> {
         self.set_state(id, SessionState::Archived).await
     }
 
     /// Restores an archived session.
-    pub async fn restore_session(&self, id: &str) -> Result<SessionChanged> {
+    pub async fn restore(self, id: &str) -> Result<SessionChanged> {
         self.set_state(id, SessionState::Active).await
     }
 
-    async fn set_state(&self, id: &str, state: SessionState) -> Result<SessionChanged> {
-        let key = self.session_key(id).await?;
-        let receipt = self.store().sessions().set_state(key, state, self.requester()).await?;
+    async fn set_state(self, id: &str, state: SessionState) -> Result<SessionChanged> {
+        let key = self.caller.session_key(id).await?;
+        let receipt = self.caller.store().sessions().set_state(key, state, self.caller.requester()).await?;
         self.changed(key, &receipt).await
     }
 
     /// Adds a label to a session; one that it has stays.
-    pub async fn add_label(&self, id: &str, label: String) -> Result<SessionChanged> {
+    pub async fn add_label(self, id: &str, label: String) -> Result<SessionChanged> {
         self.change_label(id, LabelChange::Add(label)).await
     }
 
     /// Removes a label from a session; one that it has not is no error.
-    pub async fn remove_label(&self, id: &str, label: String) -> Result<SessionChanged> {
+    pub async fn remove_label(self, id: &str, label: String) -> Result<SessionChanged> {
         self.change_label(id, LabelChange::Remove(label)).await
     }
 
-    async fn change_label(&self, id: &str, change: LabelChange) -> Result<SessionChanged> {
+    async fn change_label(self, id: &str, change: LabelChange) -> Result<SessionChanged> {
         let (LabelChange::Add(label) | LabelChange::Remove(label)) = &change;
         validate::label("label", label)?;
-        let key = self.session_key(id).await?;
-        let receipt = self.store().sessions().change_label(key, change, self.requester()).await?;
+        let key = self.caller.session_key(id).await?;
+        let receipt = self.caller.store().sessions().change_label(key, change, self.caller.requester()).await?;
         self.changed(key, &receipt).await
     }
 
     /// Creates a session that shares another session's history up to a point.
-    pub async fn fork_session(
-        &self,
+    pub async fn fork(
+        self,
         id: &str,
         point: ForkPoint,
         client_id: Option<String>,
-        mut title: String,
-    ) -> Result<(SessionInfo, bool)> {
+        title: String,
+    ) -> Result<Answered<(SessionInfo, bool)>> {
         validate::client_id("client_id", client_id.as_deref())?;
-        validate::title(&title)?;
-        let key = self.session_key(id).await?;
+        let sent = self.caller.check(SentText { field: "title", text: title.clone(), check: validate::title })?;
+        let key = self.caller.session_key(id).await?;
         let at = match (point.message_id, point.as_of_revision) {
             (Some(_), Some(_)) => return Err(Error::field("as_of_revision", "does not go with message_id")),
             (Some(message), None) => ForkAt::Behind(message),
@@ -521,16 +525,11 @@ impl Caller {
             (None, None) => ForkAt::Newest,
         };
         let request_hash = hash_of_fork(key, &at, &title);
-        let mut screen = self.screen();
-        screen.text("title", &mut title)?;
-        if screen.has_changed {
-            validate::title(&title)?;
-        }
-        let client_id = client_id.map(|id| self.new_client_id(id, request_hash));
+        let client_id = client_id.map(|id| self.new_client_id(id, request_hash, &sent));
         let named = client_id.as_ref().map(|client| client.id.clone());
-        let fork = store::ForkSession { client_id, at, title };
-        let (fork, existed) = self.store().sessions().fork(key, fork, self.requester()).await?;
+        let fork = sent.with(store::ForkSession { client_id, at, title: sent.text.clone() });
+        let (fork, existed) = self.caller.store().sessions().fork(key, fork, self.caller.requester()).await?;
         self.require_made(fork, existed, named).await?;
-        Ok((Error::answer(self.info(fork).await)?, existed))
+        Ok(Answered::new((Error::answer(self.info(fork).await)?, existed), sent.into_parts().1))
     }
 }

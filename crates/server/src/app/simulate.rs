@@ -2,7 +2,8 @@
 
 use super::append::ListMessages;
 use super::error::{Error, Reason, Result};
-use super::{Caller, validate};
+use super::nouns::Compactions;
+use super::validate;
 use crate::limits;
 use crate::model::message::{Finish, Message, MessageKind, MessageState, NewMessage};
 use crate::model::part::NewPart;
@@ -25,19 +26,19 @@ pub struct Simulations {
     pub window_tokens: i64,
 }
 
-impl Caller {
+impl Compactions<'_> {
     /// Plays a session's conversation under presets, by their names; an empty name is the session's own policy.
     ///
     /// # Errors
     ///
     /// `SESSION_NOT_FOUND`, `PRESET_NOT_FOUND`, `INVALID_FIELD` without names, `LIMIT_EXCEEDED` for too many names and
     /// for a session that is too long.
-    pub async fn simulate_presets(&self, session: &str, names: Vec<String>) -> Result<Simulations> {
+    pub async fn simulate_presets(self, session: &str, names: Vec<String>) -> Result<Simulations> {
         if names.is_empty() {
             return Err(Error::field("presets", "has none"));
         }
         validate::bound("presets", names.len(), limits::SIMULATED_PRESETS_MAX)?;
-        let known = self.known(session).await?;
+        let known = self.caller.known(session).await?;
         let policies = names.into_iter().map(|name| match name.as_str() {
             "" => Ok((name, known.policy.clone())),
             _ => {
@@ -48,13 +49,13 @@ impl Caller {
         });
         let policies = policies.collect::<Result<Vec<(String, Policy)>>>()?;
         // One at a time: each has a conversation in memory and takes a processor.
-        let permit = self.shared.unless_stopping(self.shared.simulations.clone().acquire_owned()).await?;
+        let permit = self.caller.shared.unless_stopping(self.caller.shared.simulations.clone().acquire_owned()).await?;
         let permit = permit.map_err(Error::internal)?;
         let entries = self.conversation(session).await?;
         let window = known.window.clone();
         let message_count = entries.len();
         let window_tokens = window.context;
-        let stopping = self.shared.stopping.clone();
+        let stopping = self.caller.shared.stopping.clone();
         let outcomes = aside(permit, move || {
             let play = |(name, policy): (String, Policy)| {
                 (
@@ -67,21 +68,21 @@ impl Caller {
             // The process waits for the one that is played.
             policies.into_iter().take_while(|_| !stopping.is_cancelled()).map(play).collect()
         });
-        let outcomes = self.shared.unless_stopping(outcomes).await??;
-        if self.shared.stopping.is_cancelled() {
+        let outcomes = self.caller.shared.unless_stopping(outcomes).await??;
+        if self.caller.shared.stopping.is_cancelled() {
             return Err(Error::stopping());
         }
         Ok(Simulations { outcomes, message_count, window_tokens })
     }
 
     /// The messages of a session's conversation, as clients wrote them.
-    async fn conversation(&self, session: &str) -> Result<Vec<TranscriptEntry>> {
+    async fn conversation(self, session: &str) -> Result<Vec<TranscriptEntry>> {
         let mut entries = Vec::new();
         let mut bytes = 0;
         let mut page_token = String::new();
         loop {
             let list = ListMessages { page_size: PAGE, page_token, ..ListMessages::default() };
-            let page = self.list_messages(session, list).await?;
+            let page = self.caller.messages().list(session, list).await?;
             for (message, status) in page.messages.into_iter().zip(page.statuses) {
                 let is_played = message.kind == MessageKind::Normal && message.sealed_revision.is_some();
                 let is_out =

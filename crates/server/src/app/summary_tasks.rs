@@ -1,7 +1,9 @@
 //! Summary tasks for callers: leasing, changing, completing and releasing them.
 
 use super::error::{Error, Reason, Result};
-use super::{Caller, validate};
+use super::nouns::SummaryTasks;
+use super::secrets::{Answered, Sent};
+use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, Level};
@@ -10,6 +12,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
+use crate::store::{Screen, Screened};
 use crate::summarizer::{Filter, Refused, TaskEdit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,10 +146,34 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
-impl Caller {
+impl Sent for NewEdit {
+    fn validate(&self) -> Result<()> {
+        validate::instructions(self.instructions.as_deref().unwrap_or_default())?;
+        validate::json("details_json", self.details_json.as_deref(), limits::METADATA_BYTES_MAX)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.optional_text("instructions", &mut self.instructions)?;
+        screen.optional_json("details_json", &mut self.details_json)
+    }
+}
+
+impl Sent for TaskReply {
+    fn validate(&self) -> Result<()> {
+        validate::name("model", &self.model)?;
+        self.usage.as_ref().map_or(Ok(()), |usage| validate::usage("usage", usage))?;
+        check_length(&self.text)
+    }
+
+    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+        screen.text("text", &mut self.text)
+    }
+}
+
+impl SummaryTasks<'_> {
     /// Waits for a task and leases it; none if there was none in time.
-    pub async fn lease_summary_task(&self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
-        let tasks = self.shared.scheduler.tasks();
+    pub async fn lease(self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
+        let tasks = self.caller.shared.scheduler.tasks();
         if wanted.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
             return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, wanted.sessions.len()));
         }
@@ -155,8 +182,8 @@ impl Caller {
         let window_tokens = window(wanted.window_tokens)?;
         let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
         for id in &wanted.sessions {
-            let key = self.session_key(id).await?;
-            filter.sessions.push(self.store().sessions().get(key).await?.0.id);
+            let key = self.caller.session_key(id).await?;
+            filter.sessions.push(self.caller.store().sessions().get(key).await?.0.id);
         }
         if !tasks.are_offered() {
             let why = "the configuration has no client_wait_seconds: no client is asked to write summaries";
@@ -165,43 +192,33 @@ impl Caller {
         let _slot = tasks.caller_slot()?;
         let leased = tokio::select! {
             biased;
-            () = self.shared.stopping.cancelled() => return Err(Error::stopping()),
-            leased = tasks.lease(&filter, lease, |session| self.sees_task(session)) => leased,
+            () = self.caller.shared.stopping.cancelled() => return Err(Error::stopping()),
+            leased = tasks.lease(&filter, lease, |session| self.sees(session)) => leased,
             () = tokio::time::sleep(wait) => return Ok(None),
         };
-        self.named.add(&leased.task.session.to_string());
+        self.caller.named.add(&leased.task.session.to_string());
         let end_time = self.end_time(leased.lease);
         let prompt = request(&leased.task, None, window_tokens);
         Ok(Some(LeasedTask { task: leased.task, token: leased.token.simple().to_string(), end_time, prompt }))
     }
 
     /// Extends a lease; returns its end.
-    pub async fn extend_summary_task(&self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
+    pub async fn extend(self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
         let (compaction, token) = self.held(hold).await?;
-        Ok(self.end_time(self.shared.scheduler.tasks().extend(compaction, token, lease)?))
+        Ok(self.end_time(self.caller.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit_summary_task(&self, hold: &LeaseClaim, mut edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
-        let check = |edit: &NewEdit| {
-            validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
-            validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)
-        };
-        check(&edit)?;
-        let mut screen = self.screen();
-        screen.optional_text("instructions", &mut edit.instructions)?;
-        screen.optional_json("details_json", &mut edit.details_json)?;
-        if screen.has_changed {
-            check(&edit)?;
-        }
+    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<Answered<(Arc<Task>, Prompt)>> {
+        let edit = self.caller.check(edit)?;
         let window_tokens = window(edit.window_tokens)?;
         let retained = edit.retained.as_deref().unwrap_or_default();
         if retained.len() > limits::BATCH_MESSAGES_MAX {
             return Err(Error::limit("retained_message_ids", limits::BATCH_MESSAGES_MAX, retained.len()));
         }
         let (compaction, token) = self.held(hold).await?;
-        let tasks = self.shared.scheduler.tasks();
+        let tasks = self.caller.shared.scheduler.tasks();
         let session = tasks.leased(compaction, token)?.session.to_string();
         let mut plan = PlanEdit::default();
         if let Some(id) = &edit.tail_start {
@@ -214,62 +231,50 @@ impl Caller {
             }
             plan.retained = Some(ids);
         }
-        let NewEdit { instructions, details_json, .. } = edit;
-        let task = tasks.edit(compaction, token, TaskEdit { plan, instructions, details_json }).await?;
+        let (instructions, details_json) = (edit.instructions.clone(), edit.details_json.clone());
+        let change = edit.with(TaskEdit { plan, instructions, details_json });
+        let task = tasks.edit(compaction, token, change).await?;
         let prompt = request(&task, None, window_tokens);
-        Ok((task, prompt))
+        Ok(Answered::new((task, prompt), edit.into_parts().1))
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
-    pub async fn check_summary_task(
-        &self,
-        hold: &LeaseClaim,
-        text: &str,
-        window_tokens: i64,
-    ) -> Result<Option<Prompt>> {
+    pub async fn check(self, hold: &LeaseClaim, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
         let (compaction, token) = self.held(hold).await?;
-        let task = self.shared.scheduler.tasks().leased(compaction, token)?;
+        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete_summary_task(&self, hold: &LeaseClaim, mut reply: TaskReply) -> Result<Compaction> {
-        validate::name("model", &reply.model)?;
-        if let Some(usage) = &reply.usage {
-            validate::usage("usage", usage)?;
-        }
-        check_length(&reply.text)?;
-        let mut screen = self.screen();
-        screen.text("text", &mut reply.text)?;
-        if screen.has_changed {
-            check_length(&reply.text)?;
-        }
+    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<Answered<Compaction>> {
+        let reply = self.caller.check(reply)?;
+        let found = reply.findings().clone();
         let (compaction, token) = self.held(hold).await?;
-        self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Error::answer(self.store().compactions().get(compaction).await)
+        self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
+        Ok(Answered::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
     }
 
     /// Releases a leased task without a summary.
-    pub async fn release_summary_task(&self, hold: &LeaseClaim, release: Release) -> Result<()> {
+    pub async fn release(self, hold: &LeaseClaim, release: Release) -> Result<()> {
         let (compaction, token) = self.held(hold).await?;
-        Ok(self.shared.scheduler.tasks().release(compaction, token, release).await?)
+        Ok(self.caller.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
     /// Parses a claim to a lease, and checks it against the current task.
-    async fn held(&self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
+    async fn held(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
         let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
-        if let Some(session) = self.shared.scheduler.tasks().session_of(compaction)
-            && !self.sees_id(session).await?
+        if let Some(session) = self.caller.shared.scheduler.tasks().session_of(compaction)
+            && !self.caller.sees_id(session).await?
         {
             return Err(Refused::NotFound.into());
         }
         let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
-        let task = self.shared.scheduler.tasks().leased(compaction, token)?;
-        self.named.add(&task.session.to_string());
+        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
+        self.caller.named.add(&task.session.to_string());
         match hold.base_revision {
             Some(expected) if expected != task.base => {
                 Err(crate::store::Error::RevisionMismatch { expected, current: task.base }.into())
@@ -279,20 +284,20 @@ impl Caller {
     }
 
     /// True if the caller sees the session of a task; one that cannot be read is offered to others.
-    async fn sees_task(&self, session: SessionId) -> bool {
-        self.sees_id(session).await.unwrap_or_else(|error| {
+    async fn sees(self, session: SessionId) -> bool {
+        self.caller.sees_id(session).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "it is not known whose a summary task is");
             false
         })
     }
 
-    async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
-        let key = self.session_key(session).await?;
-        Ok(self.store().history().position(key, id).await?.message)
+    async fn message_id(self, session: &str, id: &str) -> Result<MessageId> {
+        let key = self.caller.session_key(session).await?;
+        Ok(self.caller.store().history().position(key, id).await?.message)
     }
 
-    fn end_time(&self, lease: Duration) -> Timestamp {
+    fn end_time(self, lease: Duration) -> Timestamp {
         let ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        self.shared.clock.now().plus_millis(ms)
+        self.caller.shared.clock.now().plus_millis(ms)
     }
 }

@@ -1,7 +1,7 @@
 //! Undo and redo of the newest change of the view.
 
-use super::Caller;
 use super::error::{Error, Result};
+use super::nouns::Compactions;
 use crate::model::Revision;
 use crate::model::compaction::Compaction;
 use crate::model::event::{EventBody, Rewrite};
@@ -16,34 +16,34 @@ pub enum Reversed {
     Rewrite(Rewrite),
 }
 
-impl Caller {
+impl Compactions<'_> {
     /// Undoes the newest active compaction, rewind, edit or mark of words. Later messages follow the view of before. Automatic
     /// compactions wait until the next user message, or until every undone change is redone; the compaction for a
     /// reported overflow does not wait.
-    pub async fn undo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
-        let key = self.session_key(session).await?;
-        let receipt = self.store().history().undo(key, self.requester(), expected_revision).await?;
+    pub async fn undo(self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
+        let key = self.caller.session_key(session).await?;
+        let receipt = self.caller.store().history().undo(key, self.caller.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// Redoes the change that was undone last, unless a compaction, rewind or edit came since.
-    pub async fn redo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
-        let key = self.session_key(session).await?;
-        let receipt = self.store().history().redo(key, self.requester(), expected_revision).await?;
+    pub async fn redo(self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
+        let key = self.caller.session_key(session).await?;
+        let receipt = self.caller.store().history().redo(key, self.caller.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// The change that an undo or a redo is about, as it was then: a repeated request gets the first answer, whatever
     /// was undone or redone since.
-    async fn reversed(&self, key: SessionKey, at: Revision) -> Result<Reversed> {
-        let event = self.store().log().at(key, at).await?;
+    async fn reversed(self, key: SessionKey, at: Revision) -> Result<Reversed> {
+        let event = self.caller.store().log().at(key, at).await?;
         match event.map(|event| event.body) {
             Some(EventBody::CompactionUndone { compaction }) => {
-                let compaction = self.store().compactions().get(compaction).await?;
+                let compaction = self.caller.store().compactions().get(compaction).await?;
                 Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: Some(at), ..compaction })))
             }
             Some(EventBody::CompactionRedone { compaction }) => {
-                let compaction = self.store().compactions().get(compaction).await?;
+                let compaction = self.caller.store().compactions().get(compaction).await?;
                 Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: None, ..compaction })))
             }
             Some(EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite)) => {

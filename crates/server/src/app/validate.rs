@@ -340,9 +340,20 @@ pub(super) fn policy_override(text: &str) -> Result<()> {
     bound("bytes of policy_override_json", text.len(), limits::POLICY_BYTES_MAX)
 }
 
+/// Checks the reason for an erasure.
+pub(super) fn erase_reason(reason: &str) -> Result<()> {
+    if reason.is_empty() {
+        return Err(Error::field("reason", "is empty"));
+    }
+    if reason.len() > limits::ERASE_REASON_BYTES_MAX {
+        return Err(Error::field("reason", format_args!("has more than {} bytes", limits::ERASE_REASON_BYTES_MAX)));
+    }
+    Ok(())
+}
+
 /// Checks the words about the failure of a run.
-pub(super) fn failure(failure: Option<&str>) -> Result<()> {
-    text("failure", failure.unwrap_or_default(), limits::RUN_FAILURE_BYTES_MAX)
+pub(super) fn failure(failure: &str) -> Result<()> {
+    text("failure", failure, limits::RUN_FAILURE_BYTES_MAX)
 }
 
 /// Checks the content of a prompt.

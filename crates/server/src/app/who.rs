@@ -1,8 +1,9 @@
 //! Presence for callers: who types, and who is at work in a session.
 
 use super::error::Result;
+use super::nouns::Presence;
 use super::presence::Present;
-use super::{Caller, validate};
+use super::validate;
 use crate::limits;
 use crate::model::run::Run;
 
@@ -15,18 +16,18 @@ pub struct Who {
     pub run: Option<Run>,
 }
 
-impl Caller {
+impl Presence<'_> {
     /// Says that the caller types in a session, for ten seconds, or that it does not any more.
-    pub async fn report_typing(&self, session: &str, is_typing: bool) -> Result<()> {
-        let key = self.session_key(session).await?;
-        let actor = self.requester().actor;
+    pub async fn report_typing(self, session: &str, is_typing: bool) -> Result<()> {
+        let key = self.caller.session_key(session).await?;
+        let actor = self.caller.requester().actor;
         validate::present(&actor)?;
-        let presences = &self.shared.presences;
+        let presences = &self.caller.shared.presences;
         if !is_typing {
             presences.end_typing(key, &actor);
             return Ok(());
         }
-        match presences.begin_typing(key, &actor, self.shared.clock.now()) {
+        match presences.begin_typing(key, &actor, self.caller.shared.clock.now()) {
             true => Ok(()),
             false => {
                 let most = limits::TYPING_MAX;
@@ -36,9 +37,9 @@ impl Caller {
     }
 
     /// Who is at work in a session.
-    pub async fn who(&self, session: &str) -> Result<Who> {
-        let key = self.session_key(session).await?;
-        let run = self.store().runs().of_session(key).await?.run.filter(|run| run.end.is_none());
-        Ok(Who { present: self.shared.presences.of(key), run })
+    pub async fn get(self, session: &str) -> Result<Who> {
+        let key = self.caller.session_key(session).await?;
+        let run = self.caller.store().runs().of_session(key).await?.run.filter(|run| run.end.is_none());
+        Ok(Who { present: self.caller.shared.presences.of(key), run })
     }
 }

@@ -5,7 +5,9 @@
 
 use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
 use super::error::{Error, Reason, Result};
+use super::nouns::Messages;
 use super::quotas::Share;
+use super::secrets::Answered;
 use super::{Caller, validate};
 use crate::bus::{Next, Subscription};
 use crate::limits;
@@ -15,7 +17,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{NewFinish, NewMessage};
 use crate::model::part::NewPart;
 use crate::model::usage::ModelWindow;
-use crate::store::{self, DraftReceipt, DraftsWritten, EventFilter, RequestKey, SessionKey};
+use crate::store::{self, Checked, DraftReceipt, DraftsWritten, EventFilter, Findings, RequestKey, SessionKey};
 use crate::turns;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use std::pin::pin;
@@ -135,6 +137,8 @@ struct Writing {
     message: MessageId,
     request_id: String,
     newest: Appended,
+    /// What the rules for secrets found so far.
+    found: Findings,
     drafts: Vec<KnownDraft>,
     /// Reason why nothing but a repeated end is accepted; none while the message is open.
     closed: Option<Error>,
@@ -145,15 +149,14 @@ struct Writing {
     _share: Option<Share>,
 }
 
-impl Caller {
+impl Messages<'_> {
     /// Writes a message frame by frame, until its end, the end of the frames, or an error: of a frame, or because the
     /// message takes no more.
-    pub async fn write_message<E: From<Error>>(
-        &self,
+    pub async fn write<E: From<Error>>(
+        self,
         start: WriteStart,
         frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
-    ) -> std::result::Result<Written, E> {
-        self.gather_found();
+    ) -> std::result::Result<Answered<Written>, E> {
         let mut writing = self.begin_writing(start).await?;
         let mut frames = pin!(frames);
         loop {
@@ -175,33 +178,38 @@ impl Caller {
     }
 
     /// Opens the message, or finds it.
-    async fn begin_writing(&self, start: WriteStart) -> Result<Writing> {
+    async fn begin_writing(self, start: WriteStart) -> Result<Writing> {
         let WriteStart { session, target, request_id } = start;
         if !request_id.is_empty() {
             validate::name("target.request_id", &request_id)?;
         }
-        let key = self.known(&session).await?.key;
-        let share = self.count_stream()?;
-        let permit = self.shared.writes.clone().try_acquire_owned().map_err(|_| {
+        let key = self.caller.known(&session).await?.key;
+        let share = self.caller.count_stream()?;
+        let permit = self.caller.shared.writes.clone().try_acquire_owned().map_err(|_| {
             Error::new(Reason::TooManyStreams, "as many messages are written as streams as may be")
                 .with("limit", limits::WRITE_CALLS_MAX)
         })?;
         // Begins before the message is looked at: what ends it after that is seen.
         let events = self.events_that_end(key);
         let (message, opened) = self.open_to_write(&session, key, target).await?;
+        let mut found = Findings::default();
         let (newest, closed) = match opened {
-            Ok(appended) => (appended, None),
+            Ok(opened) => {
+                found.join(opened.secrets);
+                (opened.answer, None)
+            }
             // An end that is sent again gets its first answer, whatever has become of the message.
             Err(error) if !request_id.is_empty() && closes(error.reason) => (Appended::default(), Some(error)),
             Err(error) => return Err(error.with("message_id", message)),
         };
         Ok(Writing {
-            caller: self.clone(),
+            caller: self.caller.clone(),
             key,
             session,
             message,
             request_id,
             newest,
+            found,
             drafts: Vec::new(),
             closed,
             events,
@@ -213,11 +221,11 @@ impl Caller {
 
     /// The message, and the answer of a first write to it or the reason why it takes none.
     async fn open_to_write(
-        &self,
+        self,
         session: &str,
         key: SessionKey,
         target: WriteTarget,
-    ) -> Result<(MessageId, Result<Appended>)> {
+    ) -> Result<(MessageId, Result<Answered<Appended>>)> {
         let name = match target {
             WriteTarget::Open(name) => name,
             WriteTarget::New(message) => {
@@ -234,7 +242,7 @@ impl Caller {
                     }
                     Ok(_) => {}
                     Err(error) if closes(error.reason) => {
-                        let found = self.store().history().id(key, &client_id).await;
+                        let found = self.caller.store().history().id(key, &client_id).await;
                         return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
                     }
                     Err(error) => return Err(error),
@@ -242,17 +250,22 @@ impl Caller {
                 client_id
             }
         };
-        let id = self.store().history().id(key, &name).await?;
+        let id = self.caller.store().history().id(key, &name).await?;
         // A write of nothing is refused for the same reasons as any other.
         Ok((id, self.append_parts(session, &id.to_string(), Vec::new()).await))
     }
 
     /// Events after which a message may take no more, from now on.
-    fn events_that_end(&self, key: SessionKey) -> Subscription {
+    fn events_that_end(self, key: SessionKey) -> Subscription {
         let kinds = vec![EventKind::MessageFinished, EventKind::RunEnded, EventKind::SessionArchived];
         let filter = EventFilter { sessions: vec![key], kinds, visibility: None };
         let idle = Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT);
-        self.shared.bus.subscribe(self.store().clone(), filter, self.store().log().head_seq(), idle)
+        self.caller.shared.bus.subscribe(
+            self.caller.store().clone(),
+            filter,
+            self.caller.store().log().head_seq(),
+            idle,
+        )
     }
 }
 
@@ -303,7 +316,7 @@ fn waiting<E>(
 
 impl Writing {
     /// Writes frames in their order, up to the first that is refused. Returns the answer if one of them is the end.
-    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Written>> {
+    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Answered<Written>>> {
         let mut frames = frames;
         if self.closed.is_some() {
             // Text is compared with what was written before; parts and ends of drafts were written, or are refused with the
@@ -406,13 +419,15 @@ impl Writing {
             let history = caller.store().history();
             let written = history.append_drafts(key, &caller.requester, message, words.clone()).await?;
             for (words, receipt) in words.into_iter().zip(&written.receipts) {
-                caller.found_in_draft("draft_text.delta", &receipt.hits);
-                caller.announce(key, message, words.kind, receipt);
+                caller.messages().announce(key, message, words.kind, receipt);
             }
             Ok::<_, Error>(written)
         });
         let written = written.await.map_err(Error::internal)?;
         let DraftsWritten { receipts, refusal } = written.map_err(|error| self.placed(error, None))?;
+        for receipt in &receipts {
+            self.found.add_hits(self.caller.store().secrets(), "draft_text.delta", &receipt.hits);
+        }
         for (name, receipt) in names.iter().zip(&receipts) {
             if let Some(known) = self.drafts.iter_mut().find(|known| known.client_id == *name) {
                 known.written = Some(receipt.clone());
@@ -426,16 +441,23 @@ impl Writing {
     async fn write_part(&mut self, part: Option<OpenPart>) -> Result<()> {
         let parts: Vec<OpenPart> = part.into_iter().collect();
         let appended = async {
-            let parts = self.caller.checked_parts(parts)?;
+            let parts = self.caller.check(parts)?;
             self.may_write(parts.len()).await?;
             let known = self.caller.known(&self.session).await?;
-            self.caller.append_checked_parts(&known, self.message, parts).await
+            self.caller.messages().append_checked_parts(&known, self.message, parts).await
         };
-        self.newest = appended.await.map_err(|error: Error| self.placed(error, None))?;
+        let appended = appended.await.map_err(|error: Error| self.placed(error, None))?;
+        self.note(appended);
         Ok(())
     }
 
-    async fn seal(&mut self, end: MessageEnd) -> Result<Written> {
+    /// Notes the newest answer.
+    fn note(&mut self, appended: Answered<Appended>) {
+        self.found.join(appended.secrets);
+        self.newest = appended.answer;
+    }
+
+    async fn seal(&mut self, end: MessageEnd) -> Result<Answered<Written>> {
         if let Some(error) = cut_off(&self.caller).now_or_never() {
             return Err(self.placed(error, None));
         }
@@ -448,20 +470,22 @@ impl Writing {
             caller.requester.salted_hash = Some(caller.store().secrets().salt().digest(&payload_hash));
             caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
         }
-        let sealed = caller.finish_message(&self.session, &self.message.to_string(), finish, window).await;
-        self.newest = sealed.map_err(|error| self.placed(error, None))?;
+        let sealed = caller.messages().finish(&self.session, &self.message.to_string(), finish, window).await;
+        let sealed = sealed.map_err(|error| self.placed(error, None))?;
+        self.note(sealed);
         Ok(self.answer(true))
     }
 
     /// The answer to a stream without an end.
-    fn left_open(&self) -> Result<Written> {
+    fn left_open(&self) -> Result<Answered<Written>> {
         self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.placed(error, None)))
     }
 
-    fn answer(&self, sealed: bool) -> Written {
+    fn answer(&self, sealed: bool) -> Answered<Written> {
         let written = |known: &KnownDraft| known.written.clone().map(|receipt| (known.client_id.clone(), receipt));
         let drafts = self.drafts.iter().filter_map(written).collect();
-        Written { message: self.message, sealed, newest: self.newest.clone(), drafts }
+        let written = Written { message: self.message, sealed, newest: self.newest.clone(), drafts };
+        Answered::new(written, self.found.clone())
     }
 
     /// An error with the place from which the stream goes on: the message, and the end of a draft, of the one that was
@@ -489,7 +513,8 @@ impl Writing {
             if self.may_have_ended {
                 // A write of nothing is refused with the reason. What is dropped meanwhile looks again.
                 let history = self.caller.store().history();
-                let nothing = history.append_parts(self.key, self.caller.requester(), self.message, Vec::new());
+                let nothing =
+                    history.append_parts(self.key, self.caller.requester(), self.message, Checked::own(Vec::new()));
                 if let Err(error) = nothing.await {
                     return self.placed(error.into(), None);
                 }

@@ -66,7 +66,7 @@ impl AccessService for Access {
         request: Request<pb::CreateAccessTokenRequest>,
     ) -> Result<Response<pb::CreateAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (token, secret) = caller.create_access_token(read(request.into_inner())?).await?;
+        let (token, secret) = caller.access_tokens().create(read(request.into_inner())?).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret, durability }))
     }
@@ -86,7 +86,7 @@ impl AccessService for Access {
             root_session_id: request.root_session_id,
             expire_time: None,
         })?;
-        let (secret, expire_time) = caller.create_console_link(new, seconds).await?;
+        let (secret, expire_time) = caller.access_tokens().create_console_link(new, seconds).await?;
         let path = format!("/#login={secret}");
         Ok(Response::new(pb::CreateConsoleLinkResponse { path, expire_time: Some(pb::timestamp(expire_time)) }))
     }
@@ -96,7 +96,7 @@ impl AccessService for Access {
         request: Request<pb::ListAccessTokensRequest>,
     ) -> Result<Response<pb::ListAccessTokensResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let access_tokens = caller.list_access_tokens().await?.into_iter().map(convert).collect();
+        let access_tokens = caller.access_tokens().list().await?.into_iter().map(convert).collect();
         Ok(Response::new(pb::ListAccessTokensResponse { access_tokens }))
     }
 
@@ -105,7 +105,7 @@ impl AccessService for Access {
         request: Request<pb::RevokeAccessTokenRequest>,
     ) -> Result<Response<pb::RevokeAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let token = caller.revoke_access_token(&request.get_ref().access_token_id).await?;
+        let token = caller.access_tokens().revoke(&request.get_ref().access_token_id).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::RevokeAccessTokenResponse { access_token: Some(convert(token)), durability }))
     }

@@ -7,8 +7,8 @@ use super::convert::count;
 use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
-    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, ClockState, CompactionCounter, Figures,
-    Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, CheckedChains, Checkpoints, ClockState, CompactionCounter,
+    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -190,8 +190,8 @@ fn finding(finding: &Finding) -> pb::IntegrityFinding {
     }
 }
 
-fn end(checked: Checked) -> pb::IntegrityEnd {
-    let Checked { sessions, events, findings } = checked;
+fn end(checked: CheckedChains) -> pb::IntegrityEnd {
+    let CheckedChains { sessions, events, findings } = checked;
     pb::IntegrityEnd { session_count: sessions, event_count: events, finding_count: findings }
 }
 
@@ -253,7 +253,7 @@ impl AdminService for Admin {
         request: Request<pb::GetServerInfoRequest>,
     ) -> Result<Response<pb::GetServerInfoResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let Server { store_id, durability: kept, start_time, info } = caller.server().await?;
+        let Server { store_id, durability: kept, start_time, info } = caller.daemon().describe().await?;
         let described = pb::GetServerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             store_id: store_id.to_string(),
@@ -305,7 +305,8 @@ impl AdminService for Admin {
         request: Request<pb::ListPresetsRequest>,
     ) -> Result<Response<pb::ListPresetsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let presets = caller.presets(request.into_inner().window.map(read_window))?.into_iter().map(preset).collect();
+        let presets =
+            caller.daemon().presets(request.into_inner().window.map(read_window))?.into_iter().map(preset).collect();
         Ok(Response::new(pb::ListPresetsResponse { presets }))
     }
 
@@ -314,7 +315,7 @@ impl AdminService for Admin {
         request: Request<pb::CheckIntegrityRequest>,
     ) -> Result<Response<Self::CheckIntegrityStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let items = caller.check_integrity(request.get_ref().session_id.as_deref()).await?;
+        let items = caller.daemon().check_integrity(request.get_ref().session_id.as_deref()).await?;
         Ok(Response::new(check(items)))
     }
 
@@ -323,7 +324,7 @@ impl AdminService for Admin {
         request: Request<pb::StartScrubRequest>,
     ) -> Result<Response<Self::StartScrubStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let items = caller.follow_scrub()?;
+        let items = caller.daemon().follow_scrub()?;
         let pieces = stream::unfold(items, async |mut items| {
             let piece = items.recv().await?;
             Some((piece.map(scrub_item).map_err(Status::from), items))
@@ -339,7 +340,7 @@ impl AdminService for Admin {
         let pb::ListHeadsRequest { session_id, page_size, page_token, at } = request.into_inner();
         let at: Vec<(String, i64)> = at.into_iter().map(|head| (head.session_id, head.revision)).collect();
         let (heads, next_page_token) =
-            caller.list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
+            caller.daemon().list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
         Ok(Response::new(pb::ListHeadsResponse { heads: heads.into_iter().map(head).collect(), next_page_token }))
     }
 

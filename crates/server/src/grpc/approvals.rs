@@ -4,6 +4,7 @@ use super::caller::Door;
 use super::convert::run::{approval, read_answer, read_question};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
+use crate::app::secrets::Answered;
 use crate::pb;
 use crate::pb::approval_service_server::ApprovalService;
 use tonic::{Request, Response, Status};
@@ -27,9 +28,10 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::RequestApprovalResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RequestApprovalRequest { session_id, question, .. } = request.into_inner();
-        let (found, receipt) = caller.request_approval(&session_id, read_question(question)?).await?;
+        let Answered { answer: (found, receipt), secrets } =
+            caller.approvals().request(&session_id, read_question(question)?).await?;
         Ok(Response::new(pb::RequestApprovalResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             approval: Some(approval(found)),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -43,9 +45,10 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::AnswerApprovalResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AnswerApprovalRequest { session_id, approval_id, choice, text, .. } = request.into_inner();
-        let (found, receipt) = caller.answer_approval(&session_id, &approval_id, read_answer(choice, text)).await?;
+        let Answered { answer: (found, receipt), secrets } =
+            caller.approvals().answer(&session_id, &approval_id, read_answer(choice, text)).await?;
         Ok(Response::new(pb::AnswerApprovalResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             approval: Some(approval(found)),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -59,7 +62,7 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::WithdrawApprovalResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::WithdrawApprovalRequest { session_id, approval_id, .. } = request.into_inner();
-        let receipt = caller.withdraw_approval(&session_id, &approval_id).await?;
+        let receipt = caller.approvals().withdraw(&session_id, &approval_id).await?;
         Ok(Response::new(pb::WithdrawApprovalResponse {
             revision: receipt.revision,
             seq: receipt.seq,
@@ -73,7 +76,7 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::GetApprovalResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetApprovalRequest { session_id, approval_id } = request.into_inner();
-        let found = caller.get_approval(&session_id, &approval_id).await?;
+        let found = caller.approvals().get(&session_id, &approval_id).await?;
         Ok(Response::new(pb::GetApprovalResponse { approval: Some(approval(found)) }))
     }
 
@@ -84,7 +87,7 @@ impl ApprovalService for Approvals {
         let caller = self.door.caller(&request)?;
         let pb::ListApprovalsRequest { session_id, include_ended, page_size, page_token } = request.into_inner();
         let (found, next_page_token) =
-            caller.list_approvals(&session_id, include_ended, page_size.into(), &page_token).await?;
+            caller.approvals().list(&session_id, include_ended, page_size.into(), &page_token).await?;
         let approvals = found.into_iter().map(approval).collect();
         Ok(Response::new(pb::ListApprovalsResponse { approvals, next_page_token }))
     }

@@ -29,7 +29,7 @@ impl ArchiveService for Archives {
         request: Request<pb::ExportSessionRequest>,
     ) -> Result<Response<Self::ExportSessionStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let pieces = caller.export_session(&request.get_ref().session_id).await?;
+        let pieces = caller.archives().export(&request.get_ref().session_id).await?;
         let pieces = stream::unfold(pieces, async |mut pieces| {
             let piece = pieces.recv().await?;
             let piece = piece.map(|data| pb::ExportSessionResponse { data }).map_err(Status::from);
@@ -43,7 +43,7 @@ impl ArchiveService for Archives {
         request: Request<pb::ImportSessionRequest>,
     ) -> Result<Response<pb::ImportSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let ImportedArchive { info, written } = caller.import_session(request.into_inner().data).await?;
+        let ImportedArchive { info, written } = caller.archives().import(request.into_inner().data).await?;
         Ok(Response::new(pb::ImportSessionResponse {
             session: Some(session(info)),
             existed: written.is_empty(),

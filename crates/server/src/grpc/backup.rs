@@ -21,10 +21,10 @@ pub(super) fn create(
         let message = "a backup can be requested on the daemon's Unix socket only: the daemon writes the file";
         return Err(Error::new(Reason::SocketRequired, message).into());
     }
-    if caller.store_is_sqlite() && request.get_ref().shard.is_some() {
+    if caller.daemon().store_is_sqlite() && request.get_ref().shard.is_some() {
         return Err(Error::field("shard", "a store in files has no shards").into());
     }
-    let items = caller.create_backup(&request.get_ref().path)?;
+    let items = caller.daemon().create_backup(&request.get_ref().path)?;
     let pieces = stream::unfold(items, async |mut items| {
         let piece = match items.recv().await? {
             Ok(item) => Ok(pb::CreateBackupResponse { item: Some(convert(item)) }),

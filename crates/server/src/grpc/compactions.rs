@@ -7,6 +7,7 @@ use super::convert::compaction::{
 use super::convert::secret::secret_findings;
 use super::convert::session::{durability, read_level};
 use crate::app::compactions::NewCompaction;
+use crate::app::secrets::Answered;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
@@ -43,13 +44,13 @@ impl CompactionService for Compactions {
         let (head_start, tail_start) = (head_start_message_id, tail_start_message_id);
         let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
         if validate_only {
-            let planned = caller.plan_compaction(&session_id, &wanted).await?;
+            let planned = caller.compactions().plan(&session_id, &wanted).await?;
             let plan = Some(plan(planned));
             return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
         }
-        let (started, joined) = caller.start_compaction(&session_id, wanted).await?;
+        let Answered { answer: (started, joined), secrets } = caller.compactions().start(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             compaction: Some(compaction(started)),
             joined,
             plan: None,
@@ -64,7 +65,7 @@ impl CompactionService for Compactions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let (started, joined) = caller.report_overflow(&session, read_overflow(request)).await?;
+        let (started, joined) = caller.compactions().report_overflow(&session, read_overflow(request)).await?;
         Ok(Response::new(pb::ReportOverflowResponse {
             compaction: Some(compaction(started)),
             joined,
@@ -79,9 +80,10 @@ impl CompactionService for Compactions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let (supplied, receipt) = caller.supply_summary(&session, read_summary(request)).await?;
+        let Answered { answer: (supplied, receipt), secrets } =
+            caller.compactions().supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             compaction: Some(compaction(supplied)),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -95,7 +97,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
-        let found = caller.get_compaction_with(&compaction_id, text_request_number.into()).await?;
+        let found = caller.compactions().get_with(&compaction_id, text_request_number.into()).await?;
         let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
         Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
     }
@@ -106,7 +108,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::ListCompactionsResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ListCompactionsRequest { session_id, page_size, page_token } = request.into_inner();
-        let (found, next_page_token) = caller.list_compactions(&session_id, page_size.into(), &page_token).await?;
+        let (found, next_page_token) = caller.compactions().list(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
     }
@@ -117,7 +119,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::SimulatePresetsResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::SimulatePresetsRequest { session_id, presets } = request.into_inner();
-        Ok(Response::new(simulations(caller.simulate_presets(&session_id, presets).await?)))
+        Ok(Response::new(simulations(caller.compactions().simulate_presets(&session_id, presets).await?)))
     }
 
     async fn list_summary_requests(
@@ -126,8 +128,10 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::ListSummaryRequestsResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ListSummaryRequestsRequest { session_id, page_size, page_token, include_text } = request.into_inner();
-        let (found, next_page_token) =
-            caller.list_summary_requests(&session_id, page_size.into(), &page_token, include_text).await?;
+        let (found, next_page_token) = caller
+            .compactions()
+            .list_summary_requests(&session_id, page_size.into(), &page_token, include_text)
+            .await?;
         let summary_requests = found.into_iter().map(request_for).collect();
         Ok(Response::new(pb::ListSummaryRequestsResponse { summary_requests, next_page_token }))
     }
@@ -137,7 +141,7 @@ impl CompactionService for Compactions {
         request: Request<pb::ConfirmCompactionRequest>,
     ) -> Result<Response<pb::ConfirmCompactionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let confirmed = caller.confirm_compaction(&request.get_ref().compaction_id).await?;
+        let confirmed = caller.compactions().confirm(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::ConfirmCompactionResponse {
             compaction: Some(compaction(confirmed)),
             durability: durability(caller.durability()).into(),
@@ -149,7 +153,7 @@ impl CompactionService for Compactions {
         request: Request<pb::RetryCompactionRequest>,
     ) -> Result<Response<pb::RetryCompactionResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
-        let (tried, joined) = caller.retry_compaction(&request.get_ref().compaction_id).await?;
+        let (tried, joined) = caller.compactions().retry(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::RetryCompactionResponse {
             compaction: Some(compaction(tried)),
             joined,
@@ -162,7 +166,7 @@ impl CompactionService for Compactions {
         request: Request<pb::CancelCompactionRequest>,
     ) -> Result<Response<pb::CancelCompactionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let cancelled = caller.cancel_compaction(&request.get_ref().compaction_id).await?;
+        let cancelled = caller.compactions().cancel(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::CancelCompactionResponse {
             compaction: Some(compaction(cancelled)),
             durability: durability(caller.durability()).into(),
@@ -175,7 +179,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::UndoChangeResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::UndoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
-        let (undone, receipt) = caller.undo(&session_id, expected_revision).await?;
+        let (undone, receipt) = caller.compactions().undo(&session_id, expected_revision).await?;
         let change = Some(changed(undone));
         Ok(Response::new(pb::UndoChangeResponse {
             change,
@@ -191,7 +195,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::RedoChangeResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RedoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
-        let (redone, receipt) = caller.redo(&session_id, expected_revision).await?;
+        let (redone, receipt) = caller.compactions().redo(&session_id, expected_revision).await?;
         let change = Some(changed(redone));
         Ok(Response::new(pb::RedoChangeResponse {
             change,

@@ -31,7 +31,7 @@ impl ContextService for Contexts {
         let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let context = caller.context(&session, read_request(request)?).await?;
+        let context = caller.views().get(&session, read_request(request)?).await?;
         let delivery = Delivery::holding(context.held.clone());
         let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);

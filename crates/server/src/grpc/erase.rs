@@ -30,8 +30,8 @@ impl EraseService for Erasures {
         let tree = request.get_ref().tree;
         let (session_id, request) = read_request(request.into_inner())?;
         let erased = match tree {
-            true => caller.erase_tree(&session_id, request).await?,
-            false => caller.erase(&session_id, request).await?,
+            true => caller.content().erase_tree(&session_id, request).await?,
+            false => caller.content().erase(&session_id, request).await?,
         };
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::EraseContentResponse { durability, ..answer(erased) }))
@@ -44,7 +44,7 @@ impl EraseService for Erasures {
         request: Request<pb::ApplyRetentionRequest>,
     ) -> Result<Response<Self::ApplyRetentionStream>, Status> {
         let caller = self.door.caller(&request)?;
-        let items = caller.apply_retention(request.get_ref().dry_run)?;
+        let items = caller.content().apply_retention(request.get_ref().dry_run)?;
         let durability = durability(caller.durability()).into();
         let items = stream::unfold((items, durability), async |(mut items, durability)| {
             let item = items.recv().await?;

@@ -72,7 +72,7 @@ impl EventService for Events {
         let caller = self.door.caller(&request)?;
         let text = request.extensions().get::<BecomesText>().is_some();
         let request = SubscribeRequest { text, ..read_subscribe(request.into_inner())? };
-        let stream = caller.subscribe(request).await?;
+        let stream = caller.events().subscribe(request).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(responses(stream.feed(), delivery.clone()));
         response.extensions_mut().insert(delivery);
@@ -84,7 +84,7 @@ impl EventService for Events {
         request: Request<pb::ListEventsRequest>,
     ) -> Result<Response<pb::ListEventsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (events, next) = caller.list_events(read_list(request.into_inner())?).await?;
+        let (events, next) = caller.events().list(read_list(request.into_inner())?).await?;
         Ok(Response::new(page(events, next)))
     }
 
@@ -94,7 +94,7 @@ impl EventService for Events {
     ) -> Result<Response<pb::ReportTypingResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ReportTypingRequest { session_id, typing } = request.into_inner();
-        caller.report_typing(&session_id, typing).await?;
+        caller.presence().report_typing(&session_id, typing).await?;
         Ok(Response::new(pb::ReportTypingResponse {}))
     }
 
@@ -103,7 +103,7 @@ impl EventService for Events {
         request: Request<pb::GetPresenceRequest>,
     ) -> Result<Response<pb::GetPresenceResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let who = caller.who(&request.into_inner().session_id).await?;
+        let who = caller.presence().get(&request.into_inner().session_id).await?;
         let presences = who.present.into_iter().map(presence).collect();
         Ok(Response::new(pb::GetPresenceResponse { presences, run: who.run.map(run) }))
     }

@@ -10,6 +10,7 @@ use super::convert::message::{
 use super::convert::secret::secret_findings;
 use super::convert::session::{context_usage, durability, read_window, read_words_stance};
 use crate::app::append::{self, AppendRequest, EditRequest};
+use crate::app::secrets::Answered;
 use crate::app::writing::WriteFrame;
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
@@ -47,9 +48,9 @@ impl MessageService for Messages {
             metadata_json: request.metadata_json,
             keep_erased: request.keep_erased,
         };
-        let appended = caller.append_with(&request.session_id, append).await?;
+        let Answered { answer: appended, secrets } = caller.messages().append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
             existed_count: count(appended.existed_count),
             revision: appended.revision,
@@ -66,9 +67,10 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::AppendPartsResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
-        let appended = caller.append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
+        let Answered { answer: appended, secrets } =
+            caller.messages().append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
         Ok(Response::new(pb::AppendPartsResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
             revision: appended.revision,
             seq: appended.seq,
@@ -85,9 +87,10 @@ impl MessageService for Messages {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let message = std::mem::take(&mut request.message_id);
-        let receipt = caller.append_draft(&session, &message, read_draft_words(request)?).await?;
+        let Answered { answer: receipt, secrets } =
+            caller.messages().append_draft(&session, &message, read_draft_words(request)?).await?;
         let part_id = receipt.part.to_string();
-        let secret_findings = secret_findings(&caller);
+        let secret_findings = secret_findings(secrets);
         Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length, secret_findings }))
     }
 
@@ -99,9 +102,10 @@ impl MessageService for Messages {
         let pb::FinishMessageRequest { session_id, message_id, finish, window, .. } = request.into_inner();
         let finish = read_finish("finish", finish)?;
         let window = window.map(read_window);
-        let sealed = caller.finish_message(&session_id, &message_id, finish, window).await?;
+        let Answered { answer: sealed, secrets } =
+            caller.messages().finish(&session_id, &message_id, finish, window).await?;
         Ok(Response::new(pb::FinishMessageResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             revision: sealed.revision,
             seq: sealed.seq,
             context_usage: Some(context_usage(&sealed.context)),
@@ -117,14 +121,14 @@ impl MessageService for Messages {
         let mut frames = request.into_inner();
         let start = read_write_start(frames.message().await?)?;
         let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?).unwrap_or_else(WriteFrame::Refused)));
-        let written = caller.write_message(start, frames).await?;
+        let Answered { answer: written, secrets } = caller.messages().write(start, frames).await?;
         let drafts = written.drafts.into_iter().map(|(client_id, receipt)| pb::WrittenDraft {
             part_id: receipt.part.to_string(),
             client_id,
             length_bytes: receipt.length,
         });
         Ok(Response::new(pb::WriteMessageResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             message_id: written.message.to_string(),
             sealed: written.sealed,
             revision: written.newest.revision,
@@ -141,7 +145,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::GetMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
-        let (found, drafts, status) = caller.get_message(&session_id, &message_id).await?;
+        let (found, drafts, status) = caller.messages().get(&session_id, &message_id).await?;
         let drafts = drafts.into_iter().map(draft).collect();
         let message = messages(vec![found], vec![status]).pop();
         Ok(Response::new(pb::GetMessageResponse { message, drafts }))
@@ -153,7 +157,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::ExpandMessageResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
-        let page = caller.expand(&session_id, &id, page_size.into(), &page_token).await?;
+        let page = caller.messages().expand(&session_id, &id, page_size.into(), &page_token).await?;
         Ok(Response::new(pb::ExpandMessageResponse {
             messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
@@ -167,7 +171,7 @@ impl MessageService for Messages {
         let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let page = caller.list_messages(&session, read_list(request)).await?;
+        let page = caller.messages().list(&session, read_list(request)).await?;
         Ok(Response::new(pb::ListMessagesResponse {
             messages: messages(page.messages, page.statuses),
             next_page_token: page.next_page_token,
@@ -181,7 +185,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::BatchGetMessagesResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::BatchGetMessagesRequest { session_id, message_ids } = request.into_inner();
-        let batch = caller.batch_get_messages(&session_id, message_ids).await?;
+        let batch = caller.messages().batch_get(&session_id, message_ids).await?;
         Ok(Response::new(pb::BatchGetMessagesResponse {
             messages: messages(batch.messages, batch.statuses),
             remaining_message_ids: batch.remaining_ids,
@@ -196,15 +200,17 @@ impl MessageService for Messages {
         let pb::RewindSessionRequest { session_id, target, expected_revision, branch_summary, .. } =
             request.into_inner();
         let to = read_rewind_target(target.as_ref())?;
-        let receipt = match branch_summary {
-            None => caller.rewind(&session_id, to, expected_revision).await?,
+        let (receipt, secrets) = match branch_summary {
+            None => (caller.messages().rewind(&session_id, to, expected_revision).await?, Vec::new()),
             Some(pb::BranchSummary { instructions: instruction }) => {
-                caller.rewind_with_summary(&session_id, to, &instruction, expected_revision).await?
+                let messages = caller.messages();
+                let rewound = messages.rewind_with_summary(&session_id, to, &instruction, expected_revision).await?;
+                (rewound.answer, rewound.secrets)
             }
         };
         let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
         Ok(Response::new(pb::RewindSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             revision: receipt.revision,
             seq: receipt.seq,
             summary_message_id,
@@ -223,9 +229,9 @@ impl MessageService for Messages {
             request;
         let parts = read_replacement(parts, remove)?;
         let edit = EditRequest { message: &message_id, parts, metadata_json, expected_revision, keep_erased };
-        let receipt = caller.edit_with(&session_id, edit).await?;
+        let Answered { answer: receipt, secrets } = caller.messages().edit_with(&session_id, edit).await?;
         Ok(Response::new(pb::EditMessageResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
             erased: !receipt.erased.is_empty(),
             revision: receipt.revision,
@@ -241,8 +247,8 @@ impl MessageService for Messages {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
         let receipt = match unpin {
-            true => caller.unpin(&session_id, &message_id).await?,
-            false => caller.pin(&session_id, &message_id).await?,
+            true => caller.messages().unpin(&session_id, &message_id).await?,
+            false => caller.messages().pin(&session_id, &message_id).await?,
         };
         Ok(Response::new(pb::PinMessageResponse {
             revision: receipt.revision,
@@ -257,7 +263,8 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::MarkWordsResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::MarkWordsRequest { session_id, message_id, stance, .. } = request.into_inner();
-        let receipt = caller.mark_words(&session_id, &message_id, read_words_stance("stance", stance)?).await?;
+        let receipt =
+            caller.messages().mark_words(&session_id, &message_id, read_words_stance("stance", stance)?).await?;
         Ok(Response::new(pb::MarkWordsResponse {
             revision: receipt.revision,
             seq: receipt.seq,

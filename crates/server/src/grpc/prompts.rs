@@ -6,6 +6,7 @@ use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app;
 use crate::app::prompts::Wanted;
+use crate::app::secrets::Answered;
 use crate::pb;
 use crate::pb::prompt_service_server::PromptService;
 use tonic::{Request, Response, Status};
@@ -40,9 +41,10 @@ impl PromptService for Prompts {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let new = read_new_prompt(std::mem::take(&mut request.parts), &request)?;
-        let (prompt_id, receipt) = caller.submit_prompt(&request.session_id, new).await?;
+        let Answered { answer: (prompt_id, receipt), secrets } =
+            caller.prompts().submit(&request.session_id, new).await?;
         Ok(Response::new(pb::SubmitPromptResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             prompt_id: prompt_id.to_string(),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -57,7 +59,7 @@ impl PromptService for Prompts {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::TakePromptRequest { session_id, epoch, prompt_id, steering_only, .. } = request.into_inner();
         let wanted = wanted(prompt_id.as_deref(), steering_only)?;
-        let (taken, receipt) = caller.take_prompt(&session_id, epoch, wanted).await?;
+        let (taken, receipt) = caller.prompts().take(&session_id, epoch, wanted).await?;
         Ok(Response::new(pb::TakePromptResponse {
             prompt: Some(prompt(taken)),
             revision: receipt.revision,
@@ -72,7 +74,7 @@ impl PromptService for Prompts {
     ) -> Result<Response<pb::MovePromptResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::MovePromptRequest { session_id, prompt_id, before_prompt_id, .. } = request.into_inner();
-        let receipt = caller.move_prompt(&session_id, &prompt_id, before_prompt_id.as_deref()).await?;
+        let receipt = caller.prompts().reorder(&session_id, &prompt_id, before_prompt_id.as_deref()).await?;
         Ok(Response::new(pb::MovePromptResponse {
             revision: receipt.revision,
             seq: receipt.seq,
@@ -86,7 +88,7 @@ impl PromptService for Prompts {
     ) -> Result<Response<pb::WithdrawPromptResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::WithdrawPromptRequest { session_id, prompt_id, .. } = request.into_inner();
-        let receipt = caller.withdraw_prompt(&session_id, &prompt_id).await?;
+        let receipt = caller.prompts().withdraw(&session_id, &prompt_id).await?;
         Ok(Response::new(pb::WithdrawPromptResponse {
             revision: receipt.revision,
             seq: receipt.seq,
@@ -101,7 +103,7 @@ impl PromptService for Prompts {
         let caller = self.door.caller(&request)?;
         let pb::ListPromptsRequest { session_id, include_ended, page_size, page_token } = request.into_inner();
         let (prompts, next_page_token) =
-            caller.list_prompts(&session_id, include_ended, page_size.into(), &page_token).await?;
+            caller.prompts().list(&session_id, include_ended, page_size.into(), &page_token).await?;
         let prompts = prompts.into_iter().map(prompt).collect();
         Ok(Response::new(pb::ListPromptsResponse { prompts, next_page_token }))
     }

@@ -6,6 +6,7 @@ use super::convert::run::{prompt, read_cancel, read_list_runs, run, run_frame, s
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app::run_watch::RunWatch;
+use crate::app::secrets::Answered;
 use crate::pb;
 use crate::pb::run_service_server::RunService;
 use crate::transport::Delivery;
@@ -49,7 +50,7 @@ impl RunService for Runs {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AcquireRunRequest { session_id, lease_timeout, take_prompt, .. } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
-        let acquired = caller.acquire_run(&session_id, lease, take_prompt).await?;
+        let acquired = caller.runs().acquire(&session_id, lease, take_prompt).await?;
         Ok(Response::new(pb::AcquireRunResponse {
             run: Some(run(acquired.run)),
             prompt: acquired.prompt.map(prompt),
@@ -63,7 +64,7 @@ impl RunService for Runs {
         let caller = self.door.caller(&request)?;
         let pb::RenewRunRequest { session_id, epoch, lease_timeout } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
-        let renewed = caller.renew_run(&session_id, epoch, lease).await?;
+        let renewed = caller.runs().renew(&session_id, epoch, lease).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::RenewRunResponse { run: Some(run(renewed)), durability }))
     }
@@ -74,9 +75,9 @@ impl RunService for Runs {
     ) -> Result<Response<pb::ReleaseRunResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ReleaseRunRequest { session_id, epoch, failure, .. } = request.into_inner();
-        let (ended, receipt) = caller.release_run(&session_id, epoch, failure).await?;
+        let Answered { answer: (ended, receipt), secrets } = caller.runs().release(&session_id, epoch, failure).await?;
         Ok(Response::new(pb::ReleaseRunResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             run: Some(run(ended)),
             revision: receipt.revision,
             seq: receipt.seq,
@@ -90,7 +91,7 @@ impl RunService for Runs {
     ) -> Result<Response<pb::CancelRunResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let runs = caller.cancel_run(&request.session_id, read_cancel(&request)).await?;
+        let runs = caller.runs().cancel(&request.session_id, read_cancel(&request)).await?;
         Ok(Response::new(pb::CancelRunResponse {
             runs: runs.into_iter().map(run).collect(),
             durability: durability(caller.durability()).into(),
@@ -99,20 +100,20 @@ impl RunService for Runs {
 
     async fn get_run(&self, request: Request<pb::GetRunRequest>) -> Result<Response<pb::GetRunResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let found = caller.session_run(&request.into_inner().session_id).await?;
+        let found = caller.runs().of_session(&request.into_inner().session_id).await?;
         Ok(Response::new(session_run(found)))
     }
 
     async fn list_runs(&self, request: Request<pb::ListRunsRequest>) -> Result<Response<pb::ListRunsResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (runs, next_page_token) = caller.list_runs(read_list_runs(request.into_inner())).await?;
+        let (runs, next_page_token) = caller.runs().list(read_list_runs(request.into_inner())).await?;
         Ok(Response::new(pb::ListRunsResponse { runs: runs.into_iter().map(run).collect(), next_page_token }))
     }
 
     async fn watch_run(&self, request: Request<pb::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::WatchRunRequest { session_id, epoch, after_cursor } = request.into_inner();
-        let watch = caller.watch_run(&session_id, epoch, &after_cursor).await?;
+        let watch = caller.runs().watch(&session_id, epoch, &after_cursor).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(frames(watch, delivery.clone()));
         response.extensions_mut().insert(delivery);

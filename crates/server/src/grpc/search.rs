@@ -25,7 +25,7 @@ impl SearchService for Search {
     ) -> Result<Response<pb::SearchHistoryResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let wanted = convert::search::read_request(request.into_inner())?;
-        let page = caller.search(&wanted).await?;
+        let page = caller.history().search(&wanted).await?;
         Ok(Response::new(convert::search::page(page)))
     }
 }

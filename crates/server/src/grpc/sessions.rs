@@ -6,6 +6,7 @@ use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
 };
 use super::convert::view::provider_compaction;
+use crate::app::secrets::Answered;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::model::ids::MessageId;
@@ -51,9 +52,10 @@ impl SessionService for Sessions {
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (info, existed) = caller.create_session(read_new(request.into_inner())).await?;
+        let Answered { answer: (info, existed), secrets } =
+            caller.sessions().create(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),
@@ -65,7 +67,7 @@ impl SessionService for Sessions {
         request: Request<pb::GetSessionRequest>,
     ) -> Result<Response<pb::GetSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (info, words) = caller.session_with_words(&request.get_ref().session_id).await?;
+        let (info, words) = caller.sessions().with_words(&request.get_ref().session_id).await?;
         let over_window = info.over_window.clone().map(over_window);
         let provider_compaction = info.provider_compaction.clone().map(provider_compaction);
         let id = |message: MessageId| message.to_string();
@@ -87,7 +89,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::ListSessionsResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let has_tokens = request.get_ref().include_page_tokens;
-        let listed = caller.list_sessions_with_tokens(&read_list(request.into_inner())?).await?;
+        let listed = caller.sessions().list_with_tokens(&read_list(request.into_inner())?).await?;
         let (sessions, next_page_token) = listed;
         let (sessions, tokens): (_, Vec<_>) = sessions.into_iter().map(|(info, token)| (session(info), token)).unzip();
         let page_tokens = if has_tokens { tokens } else { Vec::new() };
@@ -103,7 +105,7 @@ impl SessionService for Sessions {
             request.into_inner();
         let conditions = read_conditions(parent_session_id, include_archived, filter)?;
         let after = Some(after_cursor.as_str()).filter(|cursor| !cursor.is_empty());
-        let watch = caller.watch_sessions(&conditions, after).await?;
+        let watch = caller.sessions().watch(&conditions, after).await?;
         let delivery = Delivery::resumable();
         let mut response = Response::new(frames(watch, delivery.clone()));
         response.extensions_mut().insert(delivery);
@@ -113,7 +115,7 @@ impl SessionService for Sessions {
     async fn add_label(&self, request: Request<pb::AddLabelRequest>) -> Result<Response<pb::AddLabelResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AddLabelRequest { session_id, label, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = caller.add_label(&session_id, label).await?;
+        let SessionChanged { info, revision, seq } = caller.sessions().add_label(&session_id, label).await?;
         Ok(Response::new(pb::AddLabelResponse {
             session: Some(session(info)),
             revision,
@@ -128,7 +130,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::RemoveLabelResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RemoveLabelRequest { session_id, label, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = caller.remove_label(&session_id, label).await?;
+        let SessionChanged { info, revision, seq } = caller.sessions().remove_label(&session_id, label).await?;
         Ok(Response::new(pb::RemoveLabelResponse {
             session: Some(session(info)),
             revision,
@@ -144,9 +146,10 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let SessionChanged { info, revision, seq } = caller.update_session(&id, read_change(request)).await?;
+        let Answered { answer: SessionChanged { info, revision, seq }, secrets } =
+            caller.sessions().update(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             revision,
             seq,
@@ -161,8 +164,8 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ArchiveSessionRequest { session_id, restore, .. } = request.into_inner();
         let changed = match restore {
-            true => caller.restore_session(&session_id).await?,
-            false => caller.archive_session(&session_id).await?,
+            true => caller.sessions().restore(&session_id).await?,
+            false => caller.sessions().archive(&session_id).await?,
         };
         let SessionChanged { info, revision, seq } = changed;
         Ok(Response::new(pb::ArchiveSessionResponse {
@@ -184,9 +187,10 @@ impl SessionService for Sessions {
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let (info, existed) = caller.fork_session(&session_id, point, client_id, title).await?;
+        let Answered { answer: (info, existed), secrets } =
+            caller.sessions().fork(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             session: Some(session(info)),
             existed,
             durability: durability(caller.durability()).into(),

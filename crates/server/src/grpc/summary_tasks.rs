@@ -5,6 +5,7 @@ use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::secret::secret_findings;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
+use crate::app::secrets::Answered;
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
@@ -28,7 +29,7 @@ impl SummaryTaskService for SummaryTasks {
         request: Request<pb::LeaseSummaryTaskRequest>,
     ) -> Result<Response<pb::LeaseSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let leased = caller.lease_summary_task(read_lease(request.into_inner())?).await?;
+        let leased = caller.summary_tasks().lease(read_lease(request.into_inner())?).await?;
         Ok(Response::new(leased.map_or_else(pb::LeaseSummaryTaskResponse::default, |leased| {
             pb::LeaseSummaryTaskResponse {
                 task: Some(task(&leased.task, leased.prompt)),
@@ -46,7 +47,7 @@ impl SummaryTaskService for SummaryTasks {
         let pb::ExtendSummaryTaskRequest { compaction_id, lease_token, lease_timeout } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
-        let end = caller.extend_summary_task(&hold, lease).await?;
+        let end = caller.summary_tasks().extend(&hold, lease).await?;
         Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(pb::timestamp(end)) }))
     }
 
@@ -56,9 +57,9 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::EditSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, edit) = read_edit(request.into_inner());
-        let (edited, prompt) = caller.edit_summary_task(&hold, edit).await?;
+        let Answered { answer: (edited, prompt), secrets } = caller.summary_tasks().edit(&hold, edit).await?;
         Ok(Response::new(pb::EditSummaryTaskResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             task: Some(task(&edited, prompt)),
         }))
     }
@@ -71,7 +72,7 @@ impl SummaryTaskService for SummaryTasks {
         let pb::CheckSummaryTaskRequest { compaction_id, lease_token, base_revision, text, window_tokens } =
             request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
-        let check = caller.check_summary_task(&hold, &text, window_tokens).await?;
+        let check = caller.summary_tasks().check(&hold, &text, window_tokens).await?;
         Ok(Response::new(check.map_or_else(pb::CheckSummaryTaskResponse::default, |check| {
             pb::CheckSummaryTaskResponse { system: check.system, prompt: check.user }
         })))
@@ -83,9 +84,9 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::CompleteSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, reply) = read_reply(request.into_inner())?;
-        let accepted = caller.complete_summary_task(&hold, reply).await?;
+        let Answered { answer: accepted, secrets } = caller.summary_tasks().complete(&hold, reply).await?;
         Ok(Response::new(pb::CompleteSummaryTaskResponse {
-            secret_findings: secret_findings(&caller),
+            secret_findings: secret_findings(secrets),
             compaction: Some(compaction(accepted)),
         }))
     }
@@ -97,7 +98,7 @@ impl SummaryTaskService for SummaryTasks {
         let caller = self.door.caller(&request)?;
         let pb::FailSummaryTaskRequest { compaction_id, lease_token, failure } = request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
-        caller.release_summary_task(&hold, read_failure(failure)?).await?;
+        caller.summary_tasks().release(&hold, read_failure(failure)?).await?;
         Ok(Response::new(pb::FailSummaryTaskResponse {}))
     }
 
@@ -108,7 +109,7 @@ impl SummaryTaskService for SummaryTasks {
         let caller = self.door.caller(&request)?;
         let pb::DelegateSummaryTaskRequest { compaction_id, lease_token, base_revision } = request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
-        caller.release_summary_task(&hold, Release::Delegated).await?;
+        caller.summary_tasks().release(&hold, Release::Delegated).await?;
         Ok(Response::new(pb::DelegateSummaryTaskResponse {}))
     }
 }

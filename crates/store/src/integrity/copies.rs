@@ -1,7 +1,7 @@
 //! Copies of a store in a file: the check of a copy, and names that never replace a file.
 
 use super::log_check::Finding;
-use super::verify::{self, Checked};
+use super::verify::{self, CheckedChains};
 use crate::clock::Clock;
 use crate::engine::readers::Readers;
 use crate::engine::{self, Connection, connect, files};
@@ -55,7 +55,7 @@ pub struct CheckedCopy {
     /// Bytes of the file.
     pub bytes: i64,
     /// The extent of the check, which had no findings.
-    pub checked: Checked,
+    pub checked: CheckedChains,
     /// The number of its newest event.
     pub head_seq: Seq,
 }
@@ -112,7 +112,7 @@ pub(crate) async fn check(path: &Path, progress: OnProgress<'_>) -> Result<Check
     Ok(CheckedCopy { path: path.to_owned(), bytes, checked, head_seq })
 }
 
-async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(Checked, Seq)> {
+async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(CheckedChains, Seq)> {
     progress(CopyProgress::Checking);
     let conn = connect(path)?;
     let interrupt = Interrupt::of(&conn)?;
@@ -123,9 +123,10 @@ async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(Checked, Se
 }
 
 /// Verifies every hash chain of a copy against its rows.
-pub(crate) async fn verify(readers: &Readers, head_seq: Seq, progress: OnProgress<'_>) -> Result<Checked> {
+pub(crate) async fn verify(readers: &Readers, head_seq: Seq, progress: OnProgress<'_>) -> Result<CheckedChains> {
     let (found, mut findings) = mpsc::channel(limits::CHECK_QUEUE_MAX);
-    let verifying = |checked: Checked| progress(CopyProgress::Verifying { events: checked.events, total: head_seq });
+    let verifying =
+        |checked: CheckedChains| progress(CopyProgress::Verifying { events: checked.events, total: head_seq });
     let verified = async {
         // The sender is dropped at the end, so that the other side ends too.
         let found = found;

@@ -2,7 +2,7 @@
 
 use super::copies::{self, CopyProgress, OnProgress};
 use super::log_check::{Finding, LogCheck};
-use super::verify::{self, Checked, SessionCheck};
+use super::verify::{self, CheckedChains, SessionCheck};
 use crate::clock::Clock;
 use crate::engine::Reader;
 use crate::engine::connect::{self, Access};
@@ -385,7 +385,7 @@ impl Examination<'_> {
 
     async fn chain(&mut self, readers: &Readers, key: i64, total: i64) {
         let mut check = SessionCheck::new(key);
-        let mut checked = Checked::default();
+        let mut checked = CheckedChains::default();
         let mut has_more = true;
         while has_more {
             match check.page(readers).await {

@@ -1,7 +1,7 @@
 //! The state of the scrub, and the requests for it.
 
 use super::log_check::Finding;
-use super::verify::Checked;
+use super::verify::CheckedChains;
 use crate::model::time::Timestamp;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
@@ -18,7 +18,7 @@ pub struct ScrubState {
     /// The end of the last complete pass; none before the first.
     pub end_time: Option<Timestamp>,
     /// The extent of the current pass, or of the last one.
-    pub checked: Checked,
+    pub checked: CheckedChains,
     /// Content that this pass has verified since the daemon started, in bytes.
     pub bytes: i64,
     /// Findings of the last complete pass.

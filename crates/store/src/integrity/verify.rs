@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 
 /// The extent of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Checked {
+pub struct CheckedChains {
     /// The number of sessions.
     pub sessions: i64,
     /// The number of events.
@@ -117,7 +117,7 @@ pub(crate) fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     row.map_or(Ok(0), |row| row.get(0))
 }
 
-async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
+async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut CheckedChains) {
     for finding in findings {
         checked.findings += 1;
         drop(found.send(finding).await);
@@ -139,9 +139,9 @@ pub(crate) async fn run(
     readers: &Readers,
     only: Option<i64>,
     found: &mpsc::Sender<Finding>,
-    progress: &(dyn Fn(Checked) + Send + Sync),
-) -> Result<Checked> {
-    let mut checked = Checked::default();
+    progress: &(dyn Fn(CheckedChains) + Send + Sync),
+) -> Result<CheckedChains> {
+    let mut checked = CheckedChains::default();
     let mut keys = match only {
         Some(key) => vec![key],
         None => sessions_after(readers, 0).await?,

@@ -215,17 +215,16 @@ impl Append {
     }
 
     /// Validates first, then writes. An error of the database in between rolls the transaction back.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return with_current_state(tx, key, receipt);
         }
-        let Self { caller, messages, .. } = self;
-        let checked = check(tx, key, messages)?;
+        let checked = check(tx, key, self.messages.clone())?;
         checked.admit(tx, key, 0)?;
-        let receipt = checked.write(tx, key, &caller)?;
+        let receipt = checked.write(tx, key, &self.caller)?;
         let receipt = with_current_state(tx, key, receipt)?;
-        tx.end_mutation(key, &caller, receipt)
+        tx.end_mutation(key, &self.caller, receipt)
     }
 }
 
@@ -481,14 +480,14 @@ impl AppendParts {
     }
 
     /// Validates first, then writes.
-    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_current_state(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message)?;
-        self.resolve_calls(tx)?;
+        let brought = self.resolved(tx)?;
         let existing_parts = self.existing_parts(tx)?;
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let drafts = open_drafts(tx.conn, tx.secrets, row, self.message)?;
@@ -499,7 +498,7 @@ impl AppendParts {
         // Text of drafts counted when it came.
         let draft_bytes: i64 = drafts.iter().map(|draft| draft.length).sum();
         let mut bytes = draft_bytes;
-        for part in self.parts {
+        for part in brought {
             let (id, input, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
@@ -552,24 +551,25 @@ impl AppendParts {
         tx.end_mutation(key, &self.caller, receipt)
     }
 
-    /// Resolves the messages that tool results name as those of their calls, including this message, to ids.
-    fn resolve_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+    /// The parts, with the messages that tool results name as those of their calls, including this message, as ids.
+    fn resolved(&self, tx: &mut Tx<'_>) -> Result<Vec<AppendPart>> {
         let originals = self.parts.iter().filter_map(|part| match part {
             AppendPart::Whole(whole) => Some(&whole.original),
             AppendPart::Draft(..) => None,
         });
+        let mut parts = self.parts.clone();
         if !names_calls(originals.clone()) {
-            return Ok(());
+            return Ok(parts);
         }
         let originals: Vec<NewPart> = originals.cloned().collect();
         let mut calls = NamedCalls::default();
         calls.add_named(tx, self.session.0, self.message, &originals)?;
-        for part in &mut self.parts {
+        for part in &mut parts {
             if let AppendPart::Whole(whole) = part {
                 calls.resolve(tx, self.session.0, &mut whole.original, &mut whole.input)?;
             }
         }
-        Ok(())
+        Ok(parts)
     }
 
     /// The existing parts of the message, if one of the new ones could be among them.
@@ -645,7 +645,7 @@ impl FinishMessage {
     }
 
     /// Validates first, then writes.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
@@ -657,7 +657,7 @@ impl FinishMessage {
     }
 
     /// Seals the message in this row.
-    pub(crate) fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
+    pub(crate) fn seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
         let mut sealed = self.add_seal(tx, row)?;
         let hits = std::mem::take(&mut sealed.hits);

@@ -67,10 +67,10 @@ pub(crate) struct RequestApproval {
 
 impl RequestApproval {
     /// Validates first, then writes. The receipt has the approval's id.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, question } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, ref question } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         tx.loaded(key)?.writable()?;
@@ -80,7 +80,7 @@ impl RequestApproval {
             return Err(Error::LimitExceeded { what: "questions that wait in one session", limit, actual: count + 1 });
         }
         let (id, salt, now) = (ApprovalId(fresh_id()), salt(), tx.now);
-        let plain = codec::encode_question(&question);
+        let plain = codec::encode_question(question);
         let bytes = i64::try_from(plain.len()).unwrap_or(i64::MAX);
         tx.admit_in(key, bytes)?;
         let mut digest = Digest::default();
@@ -88,7 +88,7 @@ impl RequestApproval {
         chain::approval(&mut digest, id.0.as_bytes(), &caller.actor, now, &commitment);
         tx.count(key, bytes)?;
         let body = EventBody::ApprovalRequested { approval: id, epoch: caller.epoch };
-        let revision = tx.event(key, &caller, &body, &digest)?;
+        let revision = tx.event(key, caller, &body, &digest)?;
         engine::query(INSERT)
             .bind(key)
             .bind(id.0.as_bytes().as_slice())
@@ -101,7 +101,7 @@ impl RequestApproval {
             .bind(salt.as_slice())
             .bind(codec::with_check(plain))
             .run(tx.conn)?;
-        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+        tx.end_mutation(key, caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }
 
@@ -117,10 +117,10 @@ pub(crate) struct EndApproval {
 
 impl EndApproval {
     /// Validates first, then writes. The receipt has the approval's id.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, approval: id, answer } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, approval: id, ref answer } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         tx.loaded(key)?.writable()?;
@@ -130,11 +130,11 @@ impl EndApproval {
             return Err(already_ended(ended));
         }
         let (reason, answer) = match answer {
-            Some(answer) => (ApprovalEndReason::Answered, answer),
+            Some(answer) => (ApprovalEndReason::Answered, answer.clone()),
             None => (ApprovalEndReason::Withdrawn, Answer::default()),
         };
-        end(tx, key, &caller, (approval.0, id), reason, answer)?;
-        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+        end(tx, key, caller, (approval.0, id), reason, answer)?;
+        tx.end_mutation(key, caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }
 

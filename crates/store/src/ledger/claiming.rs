@@ -135,10 +135,10 @@ pub(crate) fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Res
 
 /// Records the range that the holder of a claim is about to have summarized, so that a change of the range ends the job
 /// at once. If it has changed already, the job ends here.
-pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<()> {
+pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: &Planned) -> Result<()> {
     let key = claim.session.0;
     holds(tx, claim)?;
-    tx.claims.plan(claim.job, planned);
+    tx.claims.plan(claim.job, planned.clone());
     // Usually nothing has changed, and then nothing is written.
     if tx.read_head(key)?.compaction_revision > claim.base {
         tx.flush()?;

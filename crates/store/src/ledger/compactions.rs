@@ -129,7 +129,7 @@ pub enum Committed {
 
 impl Commit {
     /// Commits the compaction if its claim is valid and history before the boundary has not changed.
-    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Committed> {
         let key = self.claim.session.0;
         tx.head(key)?;
         holds(tx, &self.claim)?;
@@ -150,7 +150,8 @@ impl Commit {
             return self.supersede(tx, &caller);
         }
         let history_revision = tx.loaded(key)?.history_revision;
-        self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
+        let mut changes = self.changes.clone();
+        changes.continuation.take_if(|continuation| history_revision > continuation.seen);
         let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
@@ -160,10 +161,10 @@ impl Commit {
             usage_before: self.usage_before,
             overhead_tokens: self.overhead_tokens,
             duration_ms: duration,
-            stopped: self.stopped,
+            stopped: self.stopped.clone(),
             ..Outcome::default()
         };
-        let claim = self.claim.clone();
+        let claim = &self.claim;
         failpoint::reach("commit.begun");
         let subject = Subject {
             key,
@@ -175,8 +176,8 @@ impl Commit {
             notice: &claim.request.notice,
             window_tokens: claim.window.context,
         };
-        let digest = self.changes.summary.as_mut().and_then(|summary| summary.digest.take());
-        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome)?;
+        let digest = changes.summary.as_mut().and_then(|summary| summary.digest.take());
+        let at = write_changes(tx, &caller, &subject, changes, &mut outcome)?;
         digests::keep(tx.conn, (key, claim.job), digest)?;
         failpoint::reach("commit.written");
         let end = Finish {
@@ -197,7 +198,7 @@ impl Commit {
         Ok(Committed::Done)
     }
 
-    fn supersede(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
+    fn supersede(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
         let key = self.claim.session.0;
         let failure = history_changed();
         let revision = tx.next_revision(key)?;
@@ -322,7 +323,7 @@ fn refuse_erased(tx: &mut Tx<'_>, key: i64, text: &str) -> Result<()> {
 impl SuppliedSummary {
     /// Validates first, then writes: the summary is active when the call returns. None if another compaction was committed
     /// since the view was read: what the summary covers has to be taken from the new view.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Receipt>> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Option<Receipt>> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(Some(receipt));
@@ -365,7 +366,7 @@ impl SuppliedSummary {
             notice: "",
             window_tokens: 0,
         };
-        let mut summary = self.summary;
+        let mut summary = self.summary.clone();
         let digest = summary.digest.take();
         let changes = Changes { summary: Some(summary), ..Changes::default() };
         let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome)?;

@@ -33,11 +33,12 @@ impl AppendDrafts {
     }
 
     /// Validates and writes text by text.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftsWritten> {
-        let Self { session, message, epoch, words } = self;
-        let mut written = DraftsWritten { receipts: Vec::with_capacity(words.len()), refusal: None };
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<DraftsWritten> {
+        let Self { session, message, epoch, .. } = *self;
+        let mut written = DraftsWritten { receipts: Vec::with_capacity(self.words.len()), refusal: None };
         let mut stored = Stored::default();
-        for words in words {
+        for words in &self.words {
+            let words = words.clone();
             match (AppendDraft { session, message, epoch, words, resumes: true }).apply(tx, &mut stored) {
                 Ok(receipt) => written.receipts.push(receipt),
                 Err(error) if error.is_of_database() => return Err(error),

@@ -166,7 +166,7 @@ impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
     /// texts of the same mutation, which closes no part. Text that a rule refuses takes its draft with it: that is written
     /// although the answer is an error.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
@@ -310,7 +310,7 @@ impl AppendDraft {
     }
 
     /// Adds the new part of the text.
-    fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+    fn extend(&self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.
@@ -339,7 +339,7 @@ impl AppendDraft {
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
     }
 
-    fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
+    fn begin(&self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
         if self.words.offset != 0 {
             return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
         }
@@ -357,8 +357,8 @@ impl AppendDraft {
             }
         };
         self.take(tx, length)?;
-        let NewDraftText { client_id, kind, .. } = self.words;
-        let (call_id, tool) = match &kind {
+        let NewDraftText { client_id, kind, .. } = &self.words;
+        let (call_id, tool) = match kind {
             DraftKind::Text | DraftKind::Reasoning => (None, None),
             DraftKind::ToolInput { call_id, tool } => (Some(call_id.clone()), Some(tool.clone())),
             DraftKind::ToolOutput { call_id, .. } => (Some(call_id.clone()), None),
@@ -366,8 +366,8 @@ impl AppendDraft {
         engine::query(INSERT)
             .bind(row)
             .bind(number)
-            .bind(client_id)
-            .bind(codec::draft_kind(&kind))
+            .bind(client_id.as_deref())
+            .bind(codec::draft_kind(kind))
             .bind(&text)
             .bind(call_id)
             .bind(tool)

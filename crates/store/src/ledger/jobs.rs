@@ -447,7 +447,7 @@ fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
 
 impl Enqueue {
     /// Makes the job, joins one with the same request, or queues after the current one.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
         let key = self.session.0;
         tx.head(key)?;
         tx.flush()?;
@@ -524,7 +524,7 @@ impl Enqueue {
             head.due_revision = None;
         }
         if let Some(until) = self.confirm_until {
-            let CompactionRequest { kind, level, notice, .. } = self.request;
+            let CompactionRequest { kind, level, notice, .. } = self.request.clone();
             let body = EventBody::CompactionProposed { compaction: id, kind, level, notice, until };
             tx.event(key, &self.caller, &body, &Digest::default())?;
         }
@@ -606,7 +606,7 @@ pub(crate) fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Requester, failure
 
 impl EndJob {
     /// Ends the job, or returns it to the queue for another attempt.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<()> {
         let key = self.claim.session.0;
         tx.head(key)?;
         holds(tx, &self.claim)?;
@@ -614,7 +614,7 @@ impl EndJob {
         let caller = Requester::default();
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;
-        let (state, failure, body) = match self.end {
+        let (state, failure, body) = match self.end.clone() {
             End::Retry(failure, run_at, loss) => {
                 // The session cannot continue if its view has come to exceed the window meanwhile.
                 let over_window = &mut tx.loaded(key)?.over_window;

@@ -53,7 +53,7 @@ pub(crate) fn follow(conn: &Connection, key: i64, tenant: &str) -> Result<()> {
 
 /// Changes a session's labels, of an archived one too: they are about the session, and not part of it. Without an effect
 /// there is no event.
-pub(crate) fn change(tx: &mut Tx<'_>, key: SessionKey, change: LabelChange, caller: &Requester) -> Result<Receipt> {
+pub(crate) fn change(tx: &mut Tx<'_>, key: SessionKey, change: &LabelChange, caller: &Requester) -> Result<Receipt> {
     let key = key.0;
     tx.head(key)?;
     if let Some(receipt) = answered(tx, key, caller)? {
@@ -64,19 +64,19 @@ pub(crate) fn change(tx: &mut Tx<'_>, key: SessionKey, change: LabelChange, call
     }
     let labels = labels(tx.conn, key)?;
     match change {
-        LabelChange::Add(label) if !labels.contains(&label) => {
+        LabelChange::Add(label) if !labels.contains(label) => {
             if labels.len() >= limits::SESSION_LABELS_MAX {
                 let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
                 let (limit, actual) = (count(limits::SESSION_LABELS_MAX), count(labels.len() + 1));
                 return Err(Error::LimitExceeded { what: "labels of one session", limit, actual });
             }
             let tenant = tx.loaded(key)?.tenant.clone();
-            engine::query(INSERT).bind(key).bind(&label).bind(tenant.to_string()).run(tx.conn)?;
-            tx.event(key, caller, &EventBody::LabelAdded { label }, &Digest::default())?;
+            engine::query(INSERT).bind(key).bind(label).bind(tenant.to_string()).run(tx.conn)?;
+            tx.event(key, caller, &EventBody::LabelAdded { label: label.clone() }, &Digest::default())?;
         }
-        LabelChange::Remove(label) if labels.contains(&label) => {
-            engine::query(DELETE).bind(key).bind(&label).run(tx.conn)?;
-            tx.event(key, caller, &EventBody::LabelRemoved { label }, &Digest::default())?;
+        LabelChange::Remove(label) if labels.contains(label) => {
+            engine::query(DELETE).bind(key).bind(label).run(tx.conn)?;
+            tx.event(key, caller, &EventBody::LabelRemoved { label: label.clone() }, &Digest::default())?;
         }
         LabelChange::Add(_) | LabelChange::Remove(_) => {}
     }

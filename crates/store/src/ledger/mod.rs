@@ -66,6 +66,7 @@ pub(crate) mod statuses;
 pub(crate) mod submit;
 pub(crate) mod tombstones;
 pub(crate) mod tx;
+mod unlinked;
 pub(crate) mod usage_totals;
 pub(crate) mod quotas;
 pub(crate) mod visibility;

@@ -8,7 +8,7 @@ use crate::engine::{self, Connection, Row};
 use crate::error::{Error, Kind, Result};
 use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::part::{Part, PartBody, ResultStatus};
+use crate::model::part::{NewPart, Part, PartBody, ResultStatus};
 use crate::secrets::{DraftText, Hit};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -19,6 +19,22 @@ const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT];
+
+/// A part that joins an open message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenPart {
+    /// A part with its body.
+    Whole(NewPart),
+    /// A draft that closes with its text so far.
+    Ended(DraftEnd),
+}
+
+impl OpenPart {
+    /// A draft that closes, with optional metadata.
+    pub fn draft(id: PartId, metadata_json: Option<String>) -> Self {
+        Self::Ended(DraftEnd { draft: DraftName::Id(id), status: None, metadata_json, received: None })
+    }
+}
 
 /// A draft that closes with its text so far.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -130,18 +130,18 @@ pub enum QueueChange {
 
 impl ChangeQueue {
     /// Validates first, then writes. The receipt has the prompt's id.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, change } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, ref change } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         tx.loaded(key)?.writable()?;
-        let id = match change {
-            QueueChange::Move(id, before) => move_prompt(tx, key, &caller, id, before)?,
+        let id = match *change {
+            QueueChange::Move(id, before) => move_prompt(tx, key, caller, id, before)?,
             QueueChange::Withdraw(id) => {
                 let queued = waiting(tx, key, id)?;
-                withdraw(tx, key, &caller, queued.row, id)?;
+                withdraw(tx, key, caller, queued.row, id)?;
                 id
             }
             QueueChange::Take { epoch, prompt, steering_only } => {
@@ -150,11 +150,11 @@ impl ChangeQueue {
                     Some(id) => waiting(tx, key, id)?,
                     None => first(tx, key, steering_only)?,
                 };
-                take(tx, key, &caller, queued, epoch)?;
+                take(tx, key, caller, queued, epoch)?;
                 queued.id
             }
         };
-        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+        tx.end_mutation(key, caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }
 

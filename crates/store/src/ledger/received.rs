@@ -74,12 +74,12 @@ pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<Received> {
 }
 
 /// The salted digest of a part as it was received.
-pub fn received_part(secrets: &Secrets, body: &PartBody, metadata_json: Option<&str>) -> [u8; 32] {
+pub(crate) fn received_part(secrets: &Secrets, body: &PartBody, metadata_json: Option<&str>) -> [u8; 32] {
     codec::digest_of_part(secrets.salt(), body, metadata_json)
 }
 
 /// The salted digest of what a message has beside its parts that a rule may change, as it was received.
-pub fn received_rest(secrets: &Secrets, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
+pub(crate) fn received_rest(secrets: &Secrets, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
     digest_of_rest(secrets.salt(), metadata_json, detail)
 }
 

@@ -64,20 +64,20 @@ pub(crate) struct Replace {
 
 impl Replace {
     /// Validates first, then writes.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let Self { append: Append { session, caller, expected_revision, messages }, with } = self;
         let key = session.0;
-        if let Some(receipt) = admitted(tx, key, &caller, expected_revision)? {
+        if let Some(receipt) = admitted(tx, key, caller, *expected_revision)? {
             return append::with_current_state(tx, key, receipt);
         }
         let WithAppend { rewind, expected_last, title, metadata_json } = with;
-        let checked = append::check(tx, key, messages)?;
-        let names = NewNames::of(tx, key, title, metadata_json)?;
+        let checked = append::check(tx, key, messages.clone())?;
+        let names = NewNames::of(tx, key, title.clone(), metadata_json.clone())?;
         let ancestry = ancestry_of(tx, key)?;
         let after = rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
         let is_there = is_there(tx, key, after, &checked)?;
         // A request that was carried out has changed what the guard is about.
-        if let Some(expected) = &expected_last
+        if let Some(expected) = expected_last
             && !(is_there && names.is_empty())
         {
             expect_last(tx, key, expected)?;
@@ -87,17 +87,16 @@ impl Replace {
             refuse_kept(&checked)?;
         }
         checked.admit(tx, key, names.bytes())?;
-        // Nothing may be flushed once the first event is there: a mutation's events are linked into the chain at its end.
         if let Some(after) = after_new {
-            rewrites::rewind(tx, &ancestry, &caller, after, None)?;
+            rewrites::rewind(tx, &ancestry, caller, after, None)?;
         }
-        let receipt = checked.write(tx, key, &caller)?;
-        names.write(tx, key, &caller)?;
+        let receipt = checked.write(tx, key, caller)?;
+        names.write(tx, key, caller)?;
         if after.is_some() {
-            claiming::recheck(tx, key, &caller, None)?;
+            claiming::recheck(tx, key, caller, None)?;
         }
         let receipt = append::with_current_state(tx, key, receipt)?;
-        tx.end_mutation(key, &caller, receipt)
+        tx.end_mutation(key, caller, receipt)
     }
 }
 

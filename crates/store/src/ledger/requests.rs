@@ -64,13 +64,13 @@ impl AddRequests {
 
     /// Writes them, in the order in which they ended. A job that was superseded or cancelled keeps its requests too,
     /// because they were sent and may cost.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<()> {
         let (job, message) = match self.subject {
             Subject::Job(job) => (Some(job), None),
             Subject::Branch(message) => (None, Some(message.0.as_bytes().to_vec())),
         };
         let may_be_erased = self.may_be_erased(tx)?;
-        for mut request in self.requests {
+        for mut request in self.requests.iter().cloned() {
             if may_be_erased {
                 request.texts = None;
                 (request.request_hash, request.reply_hash) = ([0; 32], [0; 32]);

@@ -92,7 +92,7 @@ pub(crate) enum Change {
 
 impl Rewrite {
     /// Validates first, then writes.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(receipt);
@@ -100,19 +100,19 @@ impl Rewrite {
         let ancestry = ancestry_of(tx, key)?;
         let caller = &self.caller;
         let mut erased = Ids::new();
-        let ids = match self.change {
+        let ids = match &self.change {
             Change::Rewind { message, summary } => {
                 let after = new_end(tx, &ancestry, message.as_deref())?;
-                rewind(tx, &ancestry, caller, after, summary)?
+                rewind(tx, &ancestry, caller, after, summary.clone())?
             }
             Change::Edit { message, replacement } => {
-                let (ids, has_erased) = edit(tx, &ancestry, caller, &message, replacement)?;
+                let (ids, has_erased) = edit(tx, &ancestry, caller, message, replacement.clone())?;
                 erased.extend(ids.iter().filter(|_| has_erased));
                 ids
             }
-            Change::Pin { message } => pin(tx, &ancestry, caller, &message)?,
-            Change::Unpin { message } => unpin(tx, &ancestry, caller, &message)?,
-            Change::Words { message, stance } => words(tx, &ancestry, caller, &message, stance)?,
+            Change::Pin { message } => pin(tx, &ancestry, caller, message)?,
+            Change::Unpin { message } => unpin(tx, &ancestry, caller, message)?,
+            Change::Words { message, stance } => words(tx, &ancestry, caller, message, *stance)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
             Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };

@@ -95,10 +95,10 @@ pub(crate) struct AcquireRun {
 
 impl AcquireRun {
     /// Validates first, then writes. The receipt has the run's id, and that of the prompt.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, lease_ms, takes_prompt } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, lease_ms, takes_prompt } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         tx.loaded(key)?.writable()?;
@@ -114,13 +114,13 @@ impl AcquireRun {
             Some(run) => end(tx, key, &Requester::default(), expiry_reason(&run), String::new())?,
             None => Vec::new(),
         };
-        let (id, epoch) = start(tx, key, &caller, lease_ms)?;
+        let (id, epoch) = start(tx, key, caller, lease_ms)?;
         let mut ids = vec![id.0];
         if let Some(prompt) = prompt {
             ids.push(prompt.id.0);
-            prompts::take(tx, key, &caller, prompt, epoch)?;
+            prompts::take(tx, key, caller, prompt, epoch)?;
         }
-        let receipt = tx.end_mutation(key, &caller, Receipt { ids, ..Receipt::default() })?;
+        let receipt = tx.end_mutation(key, caller, Receipt { ids, ..Receipt::default() })?;
         sealed.into_iter().try_for_each(|sealed| sealed.write(tx))?;
         Ok(receipt)
     }
@@ -174,20 +174,20 @@ pub(crate) struct ReleaseRun {
 
 impl ReleaseRun {
     /// Validates first, then writes.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, epoch, failure } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, epoch, ref failure } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         let head = tx.loaded(key)?;
         head.fence(Some(epoch))?;
-        let reason = match (&failure, head.run.as_ref().is_some_and(|run| run.is_cancelled)) {
+        let reason = match (failure, head.run.as_ref().is_some_and(|run| run.is_cancelled)) {
             (_, true) => RunEndReason::Cancelled,
             (Some(_), false) => RunEndReason::Failed,
             (None, false) => RunEndReason::Completed,
         };
-        end_alone(tx, key, &caller, reason, failure.unwrap_or_default())
+        end_alone(tx, key, caller, reason, failure.clone().unwrap_or_default())
     }
 }
 
@@ -204,21 +204,21 @@ pub(crate) struct CancelRun {
 
 impl CancelRun {
     /// Validates first, then writes. A run that was asked to stop already is not asked again.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let Self { session: SessionKey(key), caller, epoch, is_forced } = self;
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let Self { session: SessionKey(key), ref caller, epoch, is_forced } = *self;
         tx.head(key)?;
-        if let Some(receipt) = answered(tx, key, &caller)? {
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         let head = tx.loaded(key)?;
         head.fence(epoch)?;
         let id = head.run.as_ref().ok_or(Error::NoRun)?.id;
         if is_forced {
-            return end_alone(tx, key, &caller, RunEndReason::Cancelled, String::new());
+            return end_alone(tx, key, caller, RunEndReason::Cancelled, String::new());
         }
         tx.flush()?;
-        request_cancel(tx, key, &caller)?;
-        tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+        request_cancel(tx, key, caller)?;
+        tx.end_mutation(key, caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }
 

@@ -117,17 +117,17 @@ impl AddWords {
     }
 
     /// Adds the words, unless the messages were indexed meanwhile.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<()> {
         let progress: Option<Revision> = engine::scalar(PROGRESS).bind(self.session).optional(tx.conn)?;
         if progress.unwrap_or(0) != self.after {
             return Ok(());
         }
-        for (row, words) in self.rows {
+        for (row, words) in &self.rows {
             // The words were read before: an erasure since then took some of them.
-            if engine::scalar::<i64>(HAS_LOST).bind(row).one(tx.conn)? > 0 {
+            if engine::scalar::<i64>(HAS_LOST).bind(*row).one(tx.conn)? > 0 {
                 continue;
             }
-            words_index::add(tx.conn, row, &words)?;
+            words_index::add(tx.conn, *row, words)?;
         }
         engine::query(SET_PROGRESS).bind(self.session).bind(self.upto).run(tx.conn)?;
         Ok(())

@@ -287,7 +287,7 @@ fn existing(tx: &mut Tx<'_>, tenant: &str, client_id: Option<&NewClientId>) -> R
 
 impl CreateSession {
     /// Makes the session, or finds the one that the same request with its client id made.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<(SessionKey, bool)> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<(SessionKey, bool)> {
         tx.flush()?;
         if let Some(key) = existing(tx, &self.tenant, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
@@ -323,9 +323,9 @@ impl CreateSession {
             Some(parent) => Some(super::ancestry::public_id(tx.conn, parent.0)?),
             None => None,
         };
-        let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
+        let body = EventBody::SessionCreated { title: self.title.clone(), preset: self.policy.preset.clone(), parent };
         tx.event(key, caller, &body, &digest)?;
-        starts_with(tx, key, caller, self.metadata_json, self.window)?;
+        starts_with(tx, key, caller, self.metadata_json.clone(), self.window.clone())?;
         tx.count(key, bytes)?;
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
@@ -367,7 +367,7 @@ fn starts_with(
 
 impl UpdateSession {
     /// Changes the fields that are set. A new policy is an event of its own, because it changes views.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Requester) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, key: SessionKey, caller: &Requester) -> Result<Receipt> {
         let key = key.0;
         tx.head(key)?;
         tx.flush()?;
@@ -404,15 +404,15 @@ impl UpdateSession {
                 // scheduler evaluates the session. Usage under the old window may be another model's.
                 head.changed(revision);
             }
-            let body =
-                EventBody::SessionUpdated { title: self.title, metadata_json: self.metadata_json, window: self.window };
+            let (title, metadata_json, window) = (self.title.clone(), self.metadata_json.clone(), self.window.clone());
+            let body = EventBody::SessionUpdated { title, metadata_json, window };
             tx.event(key, caller, &body, &digest)?;
         }
-        if let Some(policy) = self.policy {
+        if let Some(policy) = &self.policy {
             let revision = tx.next_revision(key)?;
             let mut digest = Digest::default();
-            write_policy(tx.conn, &mut digest, key, revision, &policy)?;
-            tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
+            write_policy(tx.conn, &mut digest, key, revision, policy)?;
+            tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset.clone() }, &digest)?;
             let head = tx.loaded(key)?;
             head.changed(revision);
         }
@@ -464,7 +464,7 @@ pub(crate) fn set_state(tx: &mut Tx<'_>, key: SessionKey, state: SessionState, c
 
 impl ForkSession {
     /// Makes the fork: one row, its flattened segments, and its first layout, policy and window.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Requester) -> Result<(SessionKey, bool)> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, from: SessionKey, caller: &Requester) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0)?.clone();
         tx.flush()?;
         // The checks come later: what was marked since may refuse the same point.
@@ -482,7 +482,7 @@ impl ForkSession {
         }
         let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
-        let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title };
+        let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title.clone() };
         let row = NewRow {
             tenant: &parent.tenant,
             actor: &caller.actor,

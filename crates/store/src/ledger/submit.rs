@@ -67,42 +67,42 @@ impl SubmitPrompt {
     }
 
     /// Validates first, then writes. The receipt has the prompt's id.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(receipt);
         }
-        let Self { caller, rewind, delivery, metadata_json, parts, .. } = self;
+        let Self { ref caller, ref rewind, delivery, ref metadata_json, ref parts, .. } = *self;
         let queue = prompts::queue(tx, key)?;
         if queue.len() >= limits::QUEUED_PROMPTS_MAX {
             let count = |number| i64::try_from(number).unwrap_or(i64::MAX);
             let (limit, actual) = (count(limits::QUEUED_PROMPTS_MAX), count(queue.len() + 1));
             return Err(Error::LimitExceeded { what: "prompts that wait in one session", limit, actual });
         }
-        let parts = answering(tx, key, &caller, parts)?;
+        let parts = answering(tx, key, caller, parts.clone())?;
         tx.admit_in(key, parts.iter().map(|part| part.encoded.bytes()).sum())?;
         let id = PromptId(fresh_message_id().0);
-        let rewind = rewind.map(|end| rewound(tx, key, &end)).transpose()?;
+        let rewind = rewind.as_ref().map(|end| rewound(tx, key, end)).transpose()?;
         let has_rewind = rewind.is_some();
         let sealed = match rewind {
             Some((ancestry, after)) => {
                 tx.flush()?;
-                let sealed = runs::end(tx, key, &caller, RunEndReason::Cancelled, String::new())?;
-                rewrites::rewind(tx, &ancestry, &caller, after, None)?;
+                let sealed = runs::end(tx, key, caller, RunEndReason::Cancelled, String::new())?;
+                rewrites::rewind(tx, &ancestry, caller, after, None)?;
                 sealed
             }
             None => Vec::new(),
         };
         // The rewind may have taken results out of it.
         let queue = if has_rewind { prompts::queue(tx, key)? } else { queue };
-        add(tx, key, &caller, id, &queue, Content { delivery, metadata_json, parts })?;
+        add(tx, key, caller, id, &queue, Content { delivery, metadata_json: metadata_json.clone(), parts })?;
         if delivery == Delivery::Interrupt {
-            request_cancel(tx, key, &caller)?;
+            request_cancel(tx, key, caller)?;
         }
         if has_rewind {
-            claiming::recheck(tx, key, &caller, None)?;
+            claiming::recheck(tx, key, caller, None)?;
         }
-        let receipt = tx.end_mutation(key, &caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
+        let receipt = tx.end_mutation(key, caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
         sealed.into_iter().try_for_each(|sealed| sealed.write(tx))?;
         Ok(receipt)
     }

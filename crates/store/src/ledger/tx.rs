@@ -14,6 +14,7 @@ use super::recent::{Changes, Newest};
 pub use super::requester::{RequestKey, Requester};
 use super::ring::EventRow;
 use super::secrets::Secrets;
+use super::unlinked::Unlinked;
 use crate::clock::fresh_message_id;
 use crate::engine::{Connection, Insert, values};
 use crate::error::{Error, Result};
@@ -218,8 +219,8 @@ pub(crate) struct Tx<'a> {
     rows: Rows,
     /// The events whose rows are written.
     written_events: Vec<EventRow>,
-    /// The index into `rows.events` at which the current mutation began.
-    mutation_start: usize,
+    /// The events of the current mutation, which have no place in the chain before it ends.
+    unlinked: Vec<Unlinked>,
     dirty: BTreeSet<i64>,
     /// The changes of each session, for readers that have its earlier state.
     changes: HashMap<i64, Changes>,
@@ -253,7 +254,7 @@ impl<'a> Tx<'a> {
             erased: Erasing::default(),
             rows: Rows::default(),
             written_events: Vec::new(),
-            mutation_start: 0,
+            unlinked: Vec::new(),
             dirty: BTreeSet::new(),
             changes: HashMap::new(),
             fresh_clients: HashMap::new(),
@@ -357,19 +358,17 @@ impl<'a> Tx<'a> {
         let (session_id, revision) = (head.id, head.revision);
         self.counters.next_seq += 1;
         self.changes.entry(key).or_insert_with(|| Changes::from(revision)).note(body);
-        self.rows.events.push(EventRow {
+        self.unlinked.push(Unlinked {
             seq,
             session: key,
             session_id,
             revision,
             kind: body.kind(),
-            ends_mutation: false,
             time: now,
             actor: caller.actor.clone(),
             request_id: caller.request.as_ref().map(|request| request.id.clone()).unwrap_or_default(),
             body: codec::encode_event(body),
             digest: digest.finish(),
-            hash: chain::GENESIS,
         });
         Ok(revision)
     }
@@ -560,30 +559,16 @@ impl<'a> Tx<'a> {
 
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
     pub(crate) fn end_mutation(&mut self, key: i64, caller: &Requester, mut receipt: Receipt) -> Result<Receipt> {
-        let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
         let head = self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))?;
-        if let Some(last) = self.rows.events[start..].last_mut() {
-            last.ends_mutation = true;
-        }
-        for row in &mut self.rows.events[start..] {
-            row.hash = chain::link(
-                &head.chain_hash,
-                &chain::Link {
-                    seq: row.seq,
-                    revision: row.revision,
-                    kind: row.kind as i32,
-                    ends_mutation: row.ends_mutation,
-                    time: row.time,
-                    actor: &row.actor,
-                    request_id: &row.request_id,
-                    body: &row.body,
-                    digest: &row.digest,
-                },
-            );
+        let last = self.unlinked.last().map_or(self.counters.next_seq - 1, |event| event.seq);
+        for event in self.unlinked.drain(..) {
+            let ends_mutation = event.seq == last;
+            let row = event.link(&head.chain_hash, ends_mutation);
             head.chain_hash = row.hash;
+            self.rows.events.push(row);
         }
         receipt.revision = head.revision;
-        receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
+        receipt.seq = last;
         if let Some(request) = &caller.request {
             self.fresh_requests.insert((key, request.id.clone()), (request.payload_hash, receipt.clone()));
             let kept = caller.kept_hash(receipt.existed_count > 0).unwrap_or_default();
@@ -592,10 +577,10 @@ impl<'a> Tx<'a> {
         Ok(receipt)
     }
 
-    /// Writes the rows so far, so that reads on this connection see them.
+    /// Writes the rows so far, so that reads on this connection see them; of the events those of mutations that have
+    /// ended.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
-        self.mutation_start = 0;
         insert_blobs(self.conn, &rows.blobs)?;
         let uses = rows.blob_uses.iter().map(|(tenant, holder, hash)| (&**tenant, *holder, hash.as_slice()));
         blob_uses::add(self.conn, uses)?;
@@ -634,6 +619,9 @@ impl<'a> Tx<'a> {
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<Finished> {
+        if !self.unlinked.is_empty() {
+            return Err(Error::Bug("a mutation has not ended"));
+        }
         self.flush_with_heads()?;
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {

@@ -8,7 +8,7 @@ use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::integrity::log_check::{Finding, LogCheck};
 use crate::integrity::scrub_state::ScrubState;
-use crate::integrity::verify::{self, Checked, SessionCheck};
+use crate::integrity::verify::{self, CheckedChains, SessionCheck};
 use crate::ledger::tx::Tx;
 use crate::limits;
 use crate::model::time::Timestamp;
@@ -46,7 +46,7 @@ struct Progress {
     /// The last session that the unfinished pass has checked, by key, 0 before the first; none if no pass is unfinished.
     session: Option<i64>,
     start_time: Option<Timestamp>,
-    checked: Checked,
+    checked: CheckedChains,
     end_time: Option<Timestamp>,
     last_findings: i64,
 }
@@ -57,7 +57,7 @@ impl Progress {
         let Some(row) = engine::query(LOAD).optional(conn)? else {
             return Ok((Self::default(), Timestamp(engine::scalar(CREATED).one(conn)?)));
         };
-        let checked = Checked { sessions: row.get(2)?, events: row.get(3)?, findings: row.get(4)? };
+        let checked = CheckedChains { sessions: row.get(2)?, events: row.get(3)?, findings: row.get(4)? };
         let progress = Self {
             session: row.get(0)?,
             start_time: row.get::<Option<i64>>(1)?.map(Timestamp),
@@ -69,7 +69,7 @@ impl Progress {
     }
 
     fn save(&self, tx: &Tx<'_>) -> Result<()> {
-        let Checked { sessions, events, findings } = self.checked;
+        let CheckedChains { sessions, events, findings } = self.checked;
         engine::query(SAVE)
             .bind(self.session)
             .bind(self.start_time.map(|time| time.0))
@@ -114,7 +114,7 @@ struct Task {
     progress: Progress,
     /// The extent of the pass including the session in progress, which is checked from its first event again behind a
     /// stop.
-    checked: Checked,
+    checked: CheckedChains,
     /// The time at which the progress was stored last.
     saved: Timestamp,
 }
@@ -173,7 +173,7 @@ impl Task {
             let (end_time, last_findings) = (self.progress.end_time, self.progress.last_findings);
             let start_time = Some(self.clock.now());
             self.progress =
-                Progress { session: Some(0), start_time, checked: Checked::default(), end_time, last_findings };
+                Progress { session: Some(0), start_time, checked: CheckedChains::default(), end_time, last_findings };
         }
         let Progress { start_time, checked, .. } = self.progress;
         self.checked = checked;
@@ -195,7 +195,7 @@ impl Task {
             (state.running, state.checked) = (false, checked);
             (state.end_time, state.last_findings) = (Some(end_time), checked.findings);
         });
-        let Checked { sessions, events, findings } = checked;
+        let CheckedChains { sessions, events, findings } = checked;
         tracing::info!(sessions, events, findings, "scrub ended");
         Ok(())
     }

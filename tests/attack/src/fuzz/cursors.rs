@@ -63,12 +63,12 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
         "events" | "session events" => {
             let session = (list == "session events").then(|| "s1".to_owned());
             let wanted = ListEvents { session, after: token, page_size: 3, ..ListEvents::default() };
-            Ok(app.list_events(wanted).await?.1)
+            Ok(app.events().list(wanted).await?.1)
         }
         "stream" => {
             // A stream begins with a cursor, its own or the given one.
             let start = if token.is_empty() { Start::Now } else { Start::After(token) };
-            let mut stream = app.subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
+            let mut stream = app.events().subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
             match stream.next().await? {
                 longhand::app::events::Frame::Ready { cursor, .. } => Ok(cursor),
                 other => panic!("a stream begins with {other:?}"),
@@ -78,17 +78,17 @@ async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
             let reverse = list == "backward";
             let wanted =
                 ListMessages { page_size: 3, page_token: token, reverse, records: true, ..ListMessages::default() };
-            Ok(app.list_messages("s1", wanted).await?.next_page_token)
+            Ok(app.messages().list("s1", wanted).await?.next_page_token)
         }
         "sessions" => {
             let conditions = SessionConditions { archived: true, ..SessionConditions::default() };
             let wanted = ListSessions { page_size: 1, page_token: token, conditions, ..ListSessions::default() };
-            Ok(app.list_sessions(&wanted).await?.1)
+            Ok(app.sessions().list(&wanted).await?.1)
         }
         _ => {
-            let (compactions, _) = app.list_compactions("s1", 10, "").await?;
+            let (compactions, _) = app.compactions().list("s1", 10, "").await?;
             let id = compactions.last().map(|compaction| compaction.id.to_string()).unwrap_or_default();
-            Ok(app.expand("s1", &id, 1, &token).await?.next_page_token)
+            Ok(app.messages().expand("s1", &id, 1, &token).await?.next_page_token)
         }
     }
 }

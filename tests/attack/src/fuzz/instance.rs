@@ -292,33 +292,33 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
 /// Fills a store by every kind of call. `s1` has everything; `s2` is newer and has little.
 async fn fill(longhand: &Longhand) -> Result<()> {
     let app = &longhand.caller(longhand::app::access::Access::owner(), String::new(), None)?;
-    app.create_session(session("s1", None)).await?;
+    app.sessions().create(session("s1", None)).await?;
     for number in 1..=5 {
-        once(longhand, &format!("append-{number}")).append("s1", turn(number), None, None).await?;
+        once(longhand, &format!("append-{number}")).messages().append("s1", turn(number), None, None).await?;
     }
-    app.append("s1", oddities(), None, None).await?;
-    once(longhand, "edit").edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
-    app.pin("s1", "u3").await?;
-    app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune)).await?;
+    app.messages().append("s1", oddities(), None, None).await?;
+    once(longhand, "edit").messages().edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
+    app.messages().pin("s1", "u3").await?;
+    app.compactions().start("s1", NewCompaction::of(CompactionKind::Prune)).await?;
     wait_for_jobs(longhand).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    once(longhand, "supply").supply_summary("s1", summary).await?;
-    once(longhand, "undo").undo("s1", None).await?;
-    app.redo("s1", None).await?;
-    app.rewind("s1", "b5", None).await?;
-    app.append("s1", turn(6), None, None).await?;
+    once(longhand, "supply").compactions().supply_summary("s1", summary).await?;
+    once(longhand, "undo").compactions().undo("s1", None).await?;
+    app.compactions().redo("s1", None).await?;
+    app.messages().rewind("s1", "b5", None).await?;
+    app.messages().append("s1", turn(6), None, None).await?;
     let fork = ForkPoint { message_id: Some("b4".to_owned()), as_of_revision: None };
-    app.fork_session("s1", fork, Some("f1".to_owned()), String::new()).await?;
-    app.append("f1", turn(7), None, None).await?;
+    app.sessions().fork("s1", fork, Some("f1".to_owned()), String::new()).await?;
+    app.messages().append("f1", turn(7), None, None).await?;
     let change = SessionChange {
         title: Some("renamed".to_owned()),
         policy_override_json: Some("{\"trigger\":{\"auto\":false}}".to_owned()),
         ..SessionChange::default()
     };
-    app.update_session("s1", change).await?;
+    app.sessions().update("s1", change).await?;
     let open = NewMessage { finish: None, ..message("o1", Role::Assistant, vec![text("closed")]) };
-    app.append("s1", vec![open], None, None).await?;
+    app.messages().append("s1", vec![open], None, None).await?;
     let words = |delta: &str| NewDraftText {
         part: None,
         client_id: Some(format!("d-{delta}")),
@@ -326,13 +326,13 @@ async fn fill(longhand: &Longhand) -> Result<()> {
         offset: 0,
         delta: delta.to_owned(),
     };
-    let closing = app.append_draft("s1", "o1", words("closing")).await?.part;
-    once(longhand, "parts").append_parts("s1", "o1", vec![OpenPart::draft(closing, None)]).await?;
-    app.append_draft("s1", "o1", words("still open, größer")).await?;
-    app.create_session(session("s2", Some("s1"))).await?;
-    app.append("s2", turn(1), None, None).await?;
-    app.create_session(session("s3", None)).await?;
-    app.archive_session("s3").await?;
+    let closing = app.messages().append_draft("s1", "o1", words("closing")).await?.part;
+    once(longhand, "parts").messages().append_parts("s1", "o1", vec![OpenPart::draft(closing, None)]).await?;
+    app.messages().append_draft("s1", "o1", words("still open, größer")).await?;
+    app.sessions().create(session("s2", Some("s1"))).await?;
+    app.messages().append("s2", turn(1), None, None).await?;
+    app.sessions().create(session("s3", None)).await?;
+    app.sessions().archive("s3").await?;
     wait_for_jobs(longhand).await
 }
 

@@ -127,32 +127,32 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
             refused.push((what, error));
         }
     };
-    note("session", app.get_session("s1").await.map(drop));
+    note("session", app.sessions().get("s1").await.map(drop));
     match table {
         "event" => note("events", all_events(app).await),
         "draft" | "session" => {}
         "request" => {
-            let again = once(longhand, "undo").undo("s1", None).await;
+            let again = once(longhand, "undo").compactions().undo("s1", None).await;
             note("request", again.map(drop));
         }
         "job" => {
-            note("compactions", app.list_compactions("s1", 50, "").await.map(drop));
-            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+            note("compactions", app.compactions().list("s1", 50, "").await.map(drop));
+            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
         }
         _ => {
-            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
             let as_of = ContextRequest { as_of: Some(20), ..ContextRequest::default() };
-            note("context then", app.context("s1", as_of).await.map(drop));
+            note("context then", app.views().get("s1", as_of).await.map(drop));
             for reverse in [false, true] {
                 let list =
                     ListMessages { page_size: 1_000, reverse, records: true, derived: true, ..Default::default() };
-                note("messages", app.list_messages("s1", list).await.map(drop));
+                note("messages", app.messages().list("s1", list).await.map(drop));
             }
-            note("fork", app.context("f1", ContextRequest::default()).await.map(drop));
+            note("fork", app.views().get("f1", ContextRequest::default()).await.map(drop));
         }
     }
     if matches!(table, "draft" | "message" | "part") {
-        note("open", app.get_message("s1", "o1").await.map(drop));
+        note("open", app.messages().get("s1", "o1").await.map(drop));
     }
     note("snapshot", snapshot(app).await);
     note("verify", verify(longhand).await);
@@ -161,13 +161,13 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
 
 async fn all_events(app: &Caller) -> Result<(), Error> {
     let session = Some("s1".to_owned());
-    app.list_events(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
+    app.events().list(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
 }
 
 async fn snapshot(app: &Caller) -> Result<(), Error> {
     let sessions = vec!["s1".to_owned()];
     let request = SubscribeRequest { sessions, start: Start::Snapshot, ..SubscribeRequest::default() };
-    let mut stream = app.subscribe(request).await?;
+    let mut stream = app.events().subscribe(request).await?;
     while !matches!(stream.next().await?, Frame::SnapshotEnd { .. }) {}
     Ok(())
 }
@@ -182,10 +182,10 @@ async fn verify(longhand: &Longhand) -> Result<(), Error> {
 
 /// All answers of the other session, as text.
 async fn answers_of_other(app: &Caller) -> Result<String, Error> {
-    let session = app.get_session("s2").await?;
-    let context = app.context("s2", ContextRequest::default()).await?;
+    let session = app.sessions().get("s2").await?;
+    let context = app.views().get("s2", ContextRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
-    let messages = app.list_messages("s2", list).await?;
+    let messages = app.messages().list("s2", list).await?;
     Ok(format!("{session:?} {context:?} {messages:?}"))
 }
 

@@ -222,9 +222,9 @@ impl Rpc {
         let copy = self.copy().map_err(anyhow::Error::msg)?;
         let app = &copy.instance().map_err(anyhow::Error::msg)?.app;
         copy.block_on(async {
-            let (compactions, _) = app.list_compactions("s1", 10, "").await?;
-            let (message, drafts, _) = app.get_message("s1", "o1").await?;
-            let (events, _) = app.list_events(longhand::app::events::ListEvents::default()).await?;
+            let (compactions, _) = app.compactions().list("s1", 10, "").await?;
+            let (message, drafts, _) = app.messages().get("s1", "o1").await?;
+            let (events, _) = app.events().list(longhand::app::events::ListEvents::default()).await?;
             Ok(Known {
                 compaction: compactions.last().context("a compaction")?.id.to_string(),
                 part: message.parts.first().context("a part")?.id.to_string(),

@@ -154,7 +154,7 @@ impl Check<'_> {
         let store = self.running.longhand.store();
         if let Act::Create(_) | Act::Fork(_) = &request.act {
             let name = if let Act::Fork(name) = &request.act { name } else { &request.session };
-            let session = app_of(self).get_session(name).await.ok()?.session;
+            let session = app_of(self).sessions().get(name).await.ok()?.session;
             return Some(Answer { ids: vec![session.id.0], revision: None });
         }
         let session = store.sessions().find(&longhand::store::Visibility::default(), &request.session).await.ok()?;
@@ -177,7 +177,7 @@ impl Check<'_> {
 
     /// The text of a draft, or of the part that it became.
     async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
-        let (message, drafts, _) = app_of(self).get_message(session, message).await.ok()?;
+        let (message, drafts, _) = app_of(self).messages().get(session, message).await.ok()?;
         let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
         match closed.map(|part| (part.id.0, Arc::unwrap_or_clone(part.body))) {
             Some((id, PartBody::Text(text))) => Some((id, text)),
@@ -198,7 +198,7 @@ impl Check<'_> {
             }
             let at = ContextRequest { as_of: Some(seen.revision), ..ContextRequest::default() };
             let name = format!("the view of {} at {}", seen.session, seen.revision);
-            match soon("a view", app.context(&seen.session, at)).await? {
+            match soon("a view", app.views().get(&seen.session, at)).await? {
                 Ok(context) if context.hash == seen.hash => {}
                 Ok(context) => {
                     let (was, is) = (&seen.messages, &context.messages);
@@ -210,10 +210,10 @@ impl Check<'_> {
             }
         }
         for session in self.sessions() {
-            let now = soon("a view", app.context(&session, ContextRequest::default())).await?;
+            let now = soon("a view", app.views().get(&session, ContextRequest::default())).await?;
             let Ok(now) = now else { continue };
             let at = ContextRequest { as_of: Some(now.revision), ..ContextRequest::default() };
-            let then = soon("a view", app.context(&session, at)).await?;
+            let then = soon("a view", app.views().get(&session, at)).await?;
             if then.map(|then| then.hash).ok() != Some(now.hash) {
                 self.found(format!("the view of {session} is not that of its newest revision"));
             }
@@ -328,7 +328,7 @@ impl Check<'_> {
         self.running.settle_for_sure().await?;
         for session in self.sessions() {
             // Skips a session that was never created, or that is archived.
-            let Ok(info) = app_of(self).get_session(&session).await else { continue };
+            let Ok(info) = app_of(self).sessions().get(&session).await else { continue };
             if info.session.state != longhand::model::session::SessionState::Active {
                 continue;
             }
@@ -388,7 +388,7 @@ async fn history(app: &Caller, session: &str) -> Result<Result<Vec<Message>, lon
     let mut messages = Vec::new();
     let mut list = ListMessages { page_size: 100, records: true, ..ListMessages::default() };
     loop {
-        let page = match soon("a page", app.list_messages(session, list.clone())).await? {
+        let page = match soon("a page", app.messages().list(session, list.clone())).await? {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };
@@ -402,7 +402,7 @@ async fn history(app: &Caller, session: &str) -> Result<Result<Vec<Message>, lon
 
 /// A session's own events, without the inherited ones of a fork; an error if there is no such session.
 async fn own_events(running: &Running, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
-    let info = match soon("a session", running.app.get_session(session)).await? {
+    let info = match soon("a session", running.app.sessions().get(session)).await? {
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),
     };

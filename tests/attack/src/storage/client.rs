@@ -156,7 +156,7 @@ impl Client {
 
     /// Reads a view and records it; false, without a record, if the read fails.
     pub async fn read_view(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
-        let read = running.app.context(session, ContextRequest::default());
+        let read = running.app.views().get(session, ContextRequest::default());
         let Ok(context) = soon("a view", read).await? else { return Ok(false) };
         let Context { revision, hash, messages, .. } = context;
         self.views.push(Seen { session: session.to_owned(), revision, hash, messages, moment: disk.moment() });
@@ -207,68 +207,69 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
     let at = |ids: Vec<Uuid>, revision: Revision| Answer { ids, revision: Some(revision) };
     Ok(match &request.act {
         Act::Create(new) => {
-            let (info, _) = caller.create_session((**new).clone()).await?;
+            let (info, _) = caller.sessions().create((**new).clone()).await?.answer;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Append(messages) => {
-            let appended = caller.append(session, messages.clone(), None, None).await?;
-            at(appended.ids, appended.revision)
+            let appended = caller.messages().append(session, messages.clone(), None, None).await?;
+            at(appended.answer.ids, appended.answer.revision)
         }
         Act::Parts(message, parts) => {
             let parts = parts.iter().cloned().map(OpenPart::Whole).collect();
-            let appended = caller.append_parts(session, message, parts).await?;
-            at(appended.ids, appended.revision)
+            let appended = caller.messages().append_parts(session, message, parts).await?;
+            at(appended.answer.ids, appended.answer.revision)
         }
         Act::Draft(message, draft, before, delta) => {
             let part = add_to_draft(caller, session, message, draft, before, delta).await?;
             Answer { ids: vec![part.0], revision: None }
         }
         Act::Finish(message, finish) => {
-            let finished = caller.finish_message(session, message, finish.clone(), None).await?;
-            at(finished.ids, finished.revision)
+            let finished = caller.messages().finish(session, message, finish.clone(), None).await?;
+            at(finished.answer.ids, finished.answer.revision)
         }
         Act::Edit(message, parts) => {
-            let receipt = caller.edit(session, message, parts, None).await?;
-            at(receipt.ids, receipt.revision)
+            let receipt = caller.messages().edit(session, message, parts, None).await?;
+            at(receipt.answer.ids, receipt.answer.revision)
         }
         Act::Rewind(message) => {
-            let receipt = caller.rewind(session, message, None).await?;
+            let receipt = caller.messages().rewind(session, message, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Pin(message, unpin) => {
             let receipt = match unpin {
-                true => caller.unpin(session, message).await?,
-                false => caller.pin(session, message).await?,
+                true => caller.messages().unpin(session, message).await?,
+                false => caller.messages().pin(session, message).await?,
             };
             at(receipt.ids, receipt.revision)
         }
         Act::Undo => {
-            let (_, receipt) = caller.undo(session, None).await?;
+            let (_, receipt) = caller.compactions().undo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Redo => {
-            let (_, receipt) = caller.redo(session, None).await?;
+            let (_, receipt) = caller.compactions().redo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Fork(client_id) => {
             let point = ForkPoint::default();
-            let (info, _) = caller.fork_session(session, point, Some(client_id.clone()), String::new()).await?;
+            let (info, _) =
+                caller.sessions().fork(session, point, Some(client_id.clone()), String::new()).await?.answer;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Title(title) => {
             let change = SessionChange { title: Some(title.clone()), ..SessionChange::default() };
-            let changed = caller.update_session(session, change).await?;
+            let changed = caller.sessions().update(session, change).await?;
             at(Vec::new(), changed.revision)
         }
         Act::Archive(restore) => {
             let changed = match restore {
-                true => caller.restore_session(session).await?,
-                false => caller.archive_session(session).await?,
+                true => caller.sessions().restore(session).await?,
+                false => caller.sessions().archive(session).await?,
             };
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = caller.start_compaction(session, NewCompaction::of(*kind)).await?;
+            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?.answer;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {
@@ -277,7 +278,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
                 tail_start: tail_start.clone(),
                 ..NewSummary::default()
             };
-            let (compaction, receipt) = caller.supply_summary(session, summary).await?;
+            let (compaction, receipt) = caller.compactions().supply_summary(session, summary).await?.answer;
             at(vec![compaction.id.0], receipt.revision)
         }
     })
@@ -300,12 +301,15 @@ async fn add_to_draft(
         delta: delta.to_owned(),
     };
     if before.is_empty() {
-        return app.append_draft(session, message, words(None, "", delta)).await.map(|receipt| receipt.part);
+        return app.messages().append_draft(session, message, words(None, "", delta)).await.map(|receipt| receipt.part);
     }
     // A draft that begins with this text is found, and nothing is added to it.
-    let found = app.append_draft(session, message, words(None, "", before)).await?;
+    let found = app.messages().append_draft(session, message, words(None, "", before)).await?;
     if usize::try_from(found.length).is_ok_and(|length| length > before.len()) {
         return Ok(found.part);
     }
-    app.append_draft(session, message, words(Some(found.part), before, delta)).await.map(|receipt| receipt.part)
+    app.messages()
+        .append_draft(session, message, words(Some(found.part), before, delta))
+        .await
+        .map(|receipt| receipt.part)
 }

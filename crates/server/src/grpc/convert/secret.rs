@@ -1,19 +1,18 @@
 //! What rules for secrets found.
 
 use super::count;
-use crate::app::Caller;
 use crate::app::secrets::{Action, SecretFinding, SecretRule};
 use crate::pb;
 
-/// What the rules found in the call that a caller has made.
-pub(in crate::grpc) fn secret_findings(caller: &Caller) -> Vec<pb::SecretFinding> {
+/// What the rules found in the texts of a request.
+pub(in crate::grpc) fn secret_findings(found: Vec<SecretFinding>) -> Vec<pb::SecretFinding> {
     let finding = |found: SecretFinding| pb::SecretFinding {
         field: found.field,
         rule: found.rule,
         action: action(found.action).into(),
         found_count: count(found.count),
     };
-    caller.secrets_found().into_iter().map(finding).collect()
+    found.into_iter().map(finding).collect()
 }
 
 pub(in crate::grpc) fn secret_rule(rule: SecretRule) -> pb::SecretRule {
