@@ -13,6 +13,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{MessageId, SessionId};
+use crate::model::mark::WordsStance;
 use crate::model::message::{MessageKind, Role};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::pb;
@@ -243,6 +244,10 @@ fn batches(events: Vec<ServedEvent>, cursor: String) -> Vec<pb::EventBatch> {
     batches
 }
 
+fn words_marked(message: MessageId, stance: Option<WordsStance>) -> pb::WordsMarked {
+    pb::WordsMarked { message_id: message.to_string(), stance: words_stance(stance).into() }
+}
+
 fn body(body: EventBody) -> Body {
     match body {
         EventBody::SessionCreated { title, preset, parent } => {
@@ -278,10 +283,7 @@ fn body(body: EventBody) -> Body {
         EventBody::MessageUnpinned { message } => {
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
         }
-        EventBody::WordsMarked { message, stance } => {
-            let stance = words_stance(stance).into();
-            Body::WordsMarked(pb::WordsMarked { message_id: message.to_string(), stance })
-        }
+        EventBody::WordsMarked { message, stance } => Body::WordsMarked(words_marked(message, stance)),
         EventBody::CompactionProposed { compaction, kind, level: at, notice, until } => {
             Body::CompactionProposed(pb::CompactionProposed {
                 compaction_id: compaction.to_string(),

@@ -6,7 +6,6 @@ use crate::model::compaction::{
 };
 use crate::model::event::{ErasedMessage, ErasedTarget, Event, InterruptedCall, Rewrite, RewriteOf};
 use crate::model::ids::{ApprovalId, CompactionId, PartId, PromptId, RunId, SessionId};
-use crate::model::mark::WordsStance;
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::prompt::Delivery;
