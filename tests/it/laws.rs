@@ -529,8 +529,7 @@ impl Fixture {
                 self.settle().await;
             }
             Step::Overflow => {
-                let overflow = Overflow { status: Some(413), ..Overflow::default() };
-                app.compactions().report_overflow(&id, overflow).await?;
+                app.compactions().report_overflow(&id, Overflow { status: Some(413), ..Overflow::default() }).await?;
                 self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,

@@ -12,6 +12,7 @@ use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, Level};
 use longhand::model::ids::{CompactionId, PartId};
 use longhand::model::layout::Placement;
+use longhand::model::mark::Words;
 use longhand::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
@@ -558,6 +559,7 @@ fn no_input() -> SummaryInput {
         previous: None,
         previous_digest: None,
         previous_is_supplied: false,
+        words: Words::new(),
         rules: Summary::default(),
         counting: Default::default(),
         instructions: String::new(),
