@@ -10,7 +10,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 8] = [
     ("Messages", &["append", "finish", "show", "search", "expand", "edit", "pin", "rewind"]),
     (
         "Views and compactions",
-        &["context", "diff", "compact", "compactions", "confirm", "cancel", "retry", "undo", "redo"],
+        &["context", "diff", "compact", "compactions", "said", "confirm", "cancel", "retry", "undo", "redo"],
     ),
     ("Working together", &["watch", "events", "replay", "who", "run", "prompt", "approve"]),
     ("Policies", &["presets", "simulate", "evaluate"]),

@@ -116,14 +116,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::Renew { session, epoch, lease } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let epoch = epoch_or_active(&mut client, &session_id, epoch).await?;
+            let epoch = epoch_or_own(globals, &mut client, &session_id, epoch).await?;
             let request = pb::RenewRunRequest { session_id, epoch, lease_timeout: Some(seconds(lease)) };
             let renewed = client.runs.renew_run(request).await?.into_inner();
             print(&mut output, &renewed.run.into_iter().collect::<Vec<_>>())?;
         }
         Command::Release { session, epoch, failure } => {
             let session_id = ids::session(&mut client, &session).await?;
-            let epoch = epoch_or_active(&mut client, &session_id, epoch).await?;
+            let epoch = epoch_or_own(globals, &mut client, &session_id, epoch).await?;
             let request = pb::ReleaseRunRequest { session_id, epoch, failure, request_id: String::new() };
             let released = client.runs.release_run(request).await?.into_inner();
             note_secrets(&released.secret_findings);
@@ -149,14 +149,23 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The given number of a run; that of the active one if none is given.
-async fn epoch_or_active(client: &mut Client, session_id: &str, given: Option<i64>) -> anyhow::Result<i64> {
-    if let Some(epoch) = given {
+/// The given number of a run; that of `--run`, or of the active one of the same actor, if none is given.
+async fn epoch_or_own(
+    globals: &Globals,
+    client: &mut Client,
+    session_id: &str,
+    given: Option<i64>,
+) -> anyhow::Result<i64> {
+    if let Some(epoch) = given.or(globals.run) {
         return Ok(epoch);
     }
     let request = pb::GetRunRequest { session_id: session_id.to_owned() };
     let run = client.runs.get_run(request).await?.into_inner().run.filter(|run| run.end.is_none());
-    Ok(run.ok_or_else(|| Usage("no run is active there".to_owned()))?.epoch)
+    let run = run.ok_or_else(|| Usage("no run is active there".to_owned()))?;
+    if run.actor != globals.actor {
+        return Err(Usage(format!("run {} is of {:?}: its number says that it is meant", run.epoch, run.actor)).into());
+    }
+    Ok(run.epoch)
 }
 
 /// Prints what happens in a session.

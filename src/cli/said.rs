@@ -43,8 +43,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                         Some(line) => line.message_id.clone().ok_or_else(|| {
                             Usage(format!("the message of line {number} is not known: give the message itself"))
                         })?,
-                        // Nothing follows the summary under its number: then it is a revision.
-                        None => ids::message(&mut client, &session_id, &which).await?,
+                        // It is not taken for a revision: the list may have become shorter since it was read.
+                        None => {
+                            let count = found.said_lines.len();
+                            let said = format!("there is no line {number} of {count}; #{number} is a revision");
+                            return Err(Usage(said).into());
+                        }
                     }
                 }
                 _ => ids::message(&mut client, &session_id, &which).await?,

@@ -60,6 +60,10 @@ pub(super) async fn up(globals: &Globals, arguments: UpArguments) -> anyhow::Res
     let unit = unit(&text(&std::env::current_exe()?)?, &command);
     let earlier = own_unit(&file)?;
     systemctl(&["show-environment"]).with_context(|| format!("systemd does not run for this user; {INSTEAD}"))?;
+    let known = systemctl(&["show", "--property", "FragmentPath", "--value", NAME])?;
+    if earlier.is_none() && !known.is_empty() {
+        anyhow::bail!("{known} is a unit of this name, and not by `longhand up`: `systemctl --user start {NAME}`");
+    }
     let address = Address::of_socket(&std::path::absolute(config.socket_path())?);
     let runs = systemctl(&["is-active", "--quiet", NAME]).is_ok();
     if !runs && Client::connect(&Target::local(&address), &globals.actor).await.is_ok() {
@@ -84,7 +88,11 @@ pub(super) async fn up(globals: &Globals, arguments: UpArguments) -> anyhow::Res
         // As it was before; what is reported is the first failure.
         drop(match earlier {
             Some(earlier) => std::fs::write(&file, earlier).map_err(Into::into).and_then(|()| reload()),
-            None => remove(&file),
+            None => {
+                // It may be enabled, and run.
+                drop(systemctl(&["disable", "--now", NAME]));
+                remove(&file)
+            }
         });
         return Err(error);
     }
@@ -133,7 +141,8 @@ pub(super) async fn down(globals: &Globals) -> anyhow::Result<ExitCode> {
     if own_unit(&file)?.is_none() {
         anyhow::bail!("{} is not there: `longhand up` has made no service", file.display());
     }
-    systemctl(&["disable", "--now", NAME])?;
+    let disabled = systemctl(&["disable", "--now", NAME]);
+    disabled.with_context(|| format!("the service is not stopped, and {} stays", file.display()))?;
     remove(&file)?;
     let mut output = globals.output();
     if output.json() {
@@ -169,7 +178,7 @@ fn install(file: &Path, unit: &str, runs: bool) -> anyhow::Result<()> {
     reload()?;
     systemctl(&["enable", "--now", NAME])?;
     // One that runs already goes on as it was started.
-    if runs { systemctl(&["restart", NAME]) } else { Ok(()) }
+    if runs { systemctl(&["restart", NAME]).map(drop) } else { Ok(()) }
 }
 
 fn remove(file: &Path) -> anyhow::Result<()> {
@@ -182,7 +191,7 @@ fn remove(file: &Path) -> anyhow::Result<()> {
 }
 
 fn reload() -> anyhow::Result<()> {
-    systemctl(&["daemon-reload"])
+    systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Waits until a daemon accepts a connection.
@@ -198,13 +207,15 @@ async fn answer(address: &Address) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the user's `systemctl`; what it says is the error.
-fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
+/// Runs the user's `systemctl`, and returns the line that it prints; what it says is the error.
+fn systemctl(arguments: &[&str]) -> anyhow::Result<String> {
     let called = format!("systemctl --user {}", arguments.join(" "));
     let output = Command::new("systemctl").arg("--user").args(arguments).output().with_context(|| called.clone())?;
     let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{called}: {}", said.lines().next().unwrap_or("it failed"));
-    Ok(())
+    // It tells what it did before it failed.
+    let is_reason = |line: &&str| !line.starts_with("Created symlink") && !line.starts_with("Removed");
+    anyhow::ensure!(output.status.success(), "{called}: {}", said.lines().find(is_reason).unwrap_or("it failed"));
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -23,6 +23,8 @@ pub(super) async fn daemon(data_dir: &Path, outlives: bool) -> anyhow::Result<Ch
     let log = log.with_context(|| path.display().to_string())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve").arg("--data-dir").arg(data_dir).kill_on_drop(!outlives).process_group(0);
+    // The store is in the folder, whatever the shell names.
+    command.env_remove("LONGHAND_DATABASE").env_remove("LONGHAND_SHARDS");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().context("cannot start the daemon")?;
     let mut line = String::new();

@@ -149,7 +149,11 @@ async fn revoke(globals: &Globals, token: String) -> anyhow::Result<ExitCode> {
     let mut ids = Vec::new();
     if !token.starts_with(PREFIX) {
         let listed = client.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
-        let of_principal = |one: &pb::AccessToken| one.principal == token && one.revoke_time.is_none();
+        let now = prost_types::Timestamp::from(std::time::SystemTime::now());
+        let is_valid = |one: &pb::AccessToken| {
+            one.revoke_time.is_none() && one.expire_time.is_none_or(|end| end.seconds > now.seconds)
+        };
+        let of_principal = |one: &pb::AccessToken| one.principal == token && is_valid(one);
         ids.extend(listed.access_tokens.into_iter().filter(of_principal).map(|one| one.access_token_id));
     }
     if ids.len() > 1 {

@@ -222,11 +222,18 @@ fn follow(mut command: Command) -> impl FnOnce() {
 /// A `systemctl` that runs what the unit says, and writes down how it was called.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >>"$HOME/calls"
+wants="$HOME/.config/systemd/user/default.target.wants"
+if [ "$2" = enable ]; then
+    /bin/mkdir -p "$wants"
+    /bin/ln -sf ../longhand.service "$wants/longhand.service"
+    echo "Created symlink $wants/longhand.service" >&2
+fi
 if [ -n "$REFUSED" ] && [ "$2" = "$REFUSED" ]; then
     echo "$2 is refused" >&2
     exit 1
 fi
 case "$2" in
+    show) echo "$PACKAGED" ;;
     is-active) [ -e "$HOME/pid" ] ;;
     enable)
         [ -e "$HOME/pid" ] && exit
@@ -234,6 +241,8 @@ case "$2" in
         echo $! >"$HOME/pid"
         ;;
     disable)
+        /bin/rm -f "$wants/longhand.service"
+        [ -e "$HOME/pid" ] || exit 0
         read -r pid <"$HOME/pid"
         kill "$pid"
         /bin/rm "$HOME/pid"
@@ -291,7 +300,10 @@ fn up_makes_a_service_that_was_shown_and_down_undoes_it() {
     assert!(unit.contains("100%% data/longhand\"\n"), "{unit}");
     assert!(unit.lines().all(|line| text.contains(line)), "{text}");
     assert!(text.contains("listens on unix:") && text.contains("`longhand down` undoes"), "{text}");
-    assert_eq!(user.calls(), "show-environment; is-active --quiet; daemon-reload; enable --now; ");
+    assert_eq!(
+        user.calls(),
+        "show-environment; show --property FragmentPath --value; is-active --quiet; daemon-reload; enable --now; "
+    );
     // The unit runs a daemon where the commands of this user look for one.
     assert!(user.run(&["status"], "").status.success());
     // Again, with other settings.
@@ -300,7 +312,7 @@ fn up_makes_a_service_that_was_shown_and_down_undoes_it() {
     let again = user.run(&["up", "--yes", "--config", &config.display().to_string(), "--json"], "");
     let made: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
     assert_eq!(made["unit"], user.unit().display().to_string());
-    assert_eq!(user.calls(), "show-environment; is-active --quiet; daemon-reload; enable --now; restart; ");
+    assert!(user.calls().ends_with("is-active --quiet; daemon-reload; enable --now; restart; "));
     let unit = std::fs::read_to_string(user.unit()).expect("the unit");
     assert!(unit.contains(&format!(" --config {}\n", config.display())), "{unit}");
 
@@ -336,6 +348,11 @@ fn up_changes_nothing_unless_somebody_agrees() {
     let mut command = user.command(&["up", "--yes"]);
     let output = command.env("PATH", user.home.path().join("nowhere")).output().expect("the command runs");
     assert!(String::from_utf8_lossy(&output.stderr).contains("`longhand serve`"), "{output:?}");
+    assert!(!user.home.path().join(".config/systemd").exists(), "nothing was made");
+    // A unit that a package brought.
+    let packaged = user.command(&["up", "--yes"]).env("PACKAGED", "/usr/lib/systemd/user/longhand.service").output();
+    let said = String::from_utf8_lossy(&packaged.expect("the command runs").stderr).into_owned();
+    assert!(said.contains("/usr/lib/systemd/user/longhand.service is a unit of this name"), "{said}");
     assert!(!user.home.path().join(".config/systemd").exists(), "nothing was made");
 
     std::fs::create_dir_all(own.parent().expect("a folder")).expect("made");

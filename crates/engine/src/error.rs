@@ -125,7 +125,7 @@ pub enum Error {
     #[error("the policy changed meanwhile")]
     PolicyChanged,
     /// No change of the view is active.
-    #[error("no compaction, rewind or edit is active")]
+    #[error("no compaction, rewind, edit or mark of words is active")]
     NothingToUndo,
     /// No change is undone.
     #[error("nothing was undone that could be redone")]

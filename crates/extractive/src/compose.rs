@@ -317,6 +317,10 @@ impl<'a> Selection<'a> {
         let short = |at: &&usize| self.candidates[**at].item.text.chars().count() <= super::statements::STATEMENT_CHARS;
         let short: Vec<usize> = indexes.iter().filter(short).copied().collect();
         self.left = limit;
+        let newest = indexes.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
+        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.budget.units / NEWEST_PART) {
+            self.take(at);
+        }
         for at in indexes.iter().copied().filter(|at| self.candidates[*at].item.kept).collect::<Vec<_>>() {
             self.take(at);
         }
@@ -327,10 +331,6 @@ impl<'a> Selection<'a> {
             fits = fits.or_else(|| (cost <= self.left).then(|| some.clone()));
         }
         fits.into_iter().flatten().for_each(|at| self.take(at));
-        let newest = indexes.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
-        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.budget.units / NEWEST_PART) {
-            self.take(at);
-        }
         let is_taken = |at: &&usize| self.candidates[**at].taken.is_some();
         let taken: HashSet<i64> = indexes.iter().filter(is_taken).map(|at| self.candidates[*at].item.order.0).collect();
         // Texts that are not there whole go, and so do the pieces of those that are.

@@ -8,6 +8,7 @@ use super::compose::{Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
 use super::files::File;
 use super::record::{Commit, Record};
+use super::runs::Run;
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
@@ -320,16 +321,12 @@ impl<'a> LineBuilder<'a> {
             let line = format!("Ran {times}: {}{failed}{now}{figure}", text::code(&run.command));
             self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
-        let mut changes: Vec<_> =
-            self.record.runs.all.iter().filter(|run| run.changes && run.count < RUNS_MIN).collect();
+        // Those that failed are told by the checks.
+        let is_change = |run: &&Run| run.changes && run.passes && run.count < RUNS_MIN;
+        let mut changes: Vec<_> = self.record.runs.all.iter().filter(is_change).collect();
         changes.sort_by_key(|run| Reverse(run.at));
         for (rank, run) in changes.into_iter().take(RUNS_MAX).enumerate() {
-            let failed = if run.passes || run.failure.is_empty() {
-                String::new()
-            } else {
-                format!(" failed: {}", text::code(&run.failure))
-            };
-            let line = format!("Ran {}{failed}", text::code(&run.command));
+            let line = format!("Ran {}", text::code(&run.command));
             self.add(Topic::Done, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
     }

@@ -18,8 +18,8 @@ const WORDS_A_PACE: u32 = 12;
 const ANSWER_SHARE: u32 = 4;
 /// Minimum time for an answer that the daemon accepts.
 const ANSWER_TIME_MIN: Duration = Duration::from_secs(1);
-/// Lease of a run: more than a turn takes at any pace of the demo.
-const RUN_SECONDS: i64 = 120;
+/// Lease of a run, beside the time that people have for an answer.
+const RUN_TIME: Duration = Duration::from_secs(120);
 /// Reason of the refusal of a run while another one goes on.
 const RUN_ACTIVE: &str = "RUN_ACTIVE";
 
@@ -109,7 +109,7 @@ impl Agent {
         loop {
             let request = pb::AcquireRunRequest {
                 session_id: self.session_id.clone(),
-                lease_timeout: Some(prost_types::Duration { seconds: RUN_SECONDS, nanos: 0 }),
+                lease_timeout: prost_types::Duration::try_from(RUN_TIME + pace.answer).ok(),
                 ..pb::AcquireRunRequest::default()
             };
             match self.client.runs.acquire_run(request).await {

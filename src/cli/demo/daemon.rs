@@ -37,12 +37,12 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon. With `keep`, it and its folder outlive the demo.
-    pub(super) async fn start(keep: bool) -> anyhow::Result<Self> {
+    /// Starts a daemon, which ends with the demo unless it is kept.
+    pub(super) async fn start() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("longhand-demo-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        let folder = Folder { path, keep };
-        let child = start::daemon(&folder.path, keep).await?;
+        let folder = Folder { path, keep: false };
+        let child = start::daemon(&folder.path, false).await?;
         let address = Address::of_socket(&folder.path.join("longhand.sock"));
         Ok(Self { child, folder, address })
     }
@@ -55,6 +55,13 @@ impl Daemon {
     /// Its process id, while it runs.
     pub(super) fn process_id(&self) -> Option<u32> {
         self.child.id()
+    }
+
+    /// Has it and its folder outlive the demo.
+    pub(super) fn keep(mut self) {
+        self.folder.keep = true;
+        // It would be killed when it is dropped.
+        std::mem::forget(self.child);
     }
 
     /// Asks the daemon to stop. Returns true if it stopped cleanly and in time.

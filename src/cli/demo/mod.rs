@@ -87,7 +87,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             _ = hangup.recv() => (),
         }
     };
-    let daemon = Daemon::start(arguments.keep).await?;
+    let daemon = Daemon::start().await?;
     let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
     let session = create_session(&mut client).await?;
     if arguments.is_live(globals) {
@@ -122,11 +122,15 @@ async fn check(
         checks::integrity(&mut client).await?,
     ];
     let server = daemon.address.to_string();
-    let kept = if keep { farewell(&daemon, session_id) } else { Vec::new() };
-    if !keep {
+    let kept = if keep {
+        let kept = farewell(&daemon, session_id);
+        daemon.keep();
+        kept
+    } else {
         drop(client);
         checks.push(checks::stopped(daemon.stop().await?));
-    }
+        Vec::new()
+    };
     let passed = checks.iter().all(|check| check.holds);
     if output.json() {
         output.value(&DemoResult { passed, session_id, server, checks: &checks })?;

@@ -63,7 +63,7 @@ pub enum Reason {
     OffsetMismatch,
     /// There is nothing that a compaction could remove.
     NothingToCompact,
-    /// No compaction, rewind or edit is active.
+    /// No compaction, rewind, edit or mark of words is active.
     NothingToUndo,
     /// No undone change can be redone.
     NothingToRedo,

@@ -226,6 +226,7 @@ impl Messages<'_> {
         key: SessionKey,
         target: WriteTarget,
     ) -> Result<(MessageId, Result<Answered<Appended>>)> {
+        let mut secrets = Vec::new();
         let name = match target {
             WriteTarget::Open(name) => name,
             WriteTarget::New(message) => {
@@ -240,7 +241,7 @@ impl Messages<'_> {
                         let id = opened.ids.first().copied().unwrap_or_default();
                         return Ok((MessageId(id), Ok(opened)));
                     }
-                    Ok(_) => {}
+                    Ok(known) => secrets = known.secrets,
                     Err(error) if closes(error.reason) => {
                         let found = self.caller.store().history().id(key, &client_id).await;
                         return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
@@ -251,8 +252,9 @@ impl Messages<'_> {
             }
         };
         let id = self.caller.store().history().id(key, &name).await?;
-        // A write of nothing is refused for the same reasons as any other.
-        Ok((id, self.append_parts(session, &id.to_string(), Vec::new()).await))
+        // A write of nothing is refused for the same reasons as any other, and has no texts.
+        let written = self.append_parts(session, &id.to_string(), Vec::new()).await;
+        Ok((id, written.map(|written| Answered { secrets, ..written })))
     }
 
     /// Events after which a message may take no more, from now on.

@@ -21,9 +21,10 @@ const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) v
 const VOID_MARK: &str =
     "update mark set voided_revision = ?3 where session_id = ?1 and revision = ?2 and voided_revision is null";
 
-// A pin counts as well, because it brings back messages that a summary covers.
+// A pin counts as well, because it brings back messages that a summary covers; what becomes of words (kind 8) does not,
+// because the view stays the same.
 const CHANGED: &str = "select coalesce(max(newest.revision), 0) from (\
-     select max(m.revision) as revision from mark m where m.session_id = ?1 and m.revision <= ?2 \
+     select max(m.revision) as revision from mark m where m.session_id = ?1 and m.revision <= ?2 and m.kind <> 8 \
      union all select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2 \
      union all select max(w.revision) from \"window\" w where w.session_id = ?1 and w.revision <= ?2) as newest";
 

@@ -233,7 +233,7 @@ pub(crate) fn first(tx: &mut Tx<'_>, key: i64, steering_only: bool) -> Result<Qu
 
 /// Has a run take a prompt, and appends its message.
 pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued, epoch: Epoch) -> Result<()> {
-    // Blobs of a prompt of the same transaction may still wait to be written, but events of this mutation may not be.
+    // Blobs of a prompt of the same transaction may still wait to be written, and are read here.
     tx.write_blobs()?;
     let row = engine::query(BY_ROW).bind(queued.row).one(tx.conn)?;
     let prompt = from_row(&mut Reader::new(tx.conn), &row)?;

@@ -79,9 +79,7 @@ fn reverse(
     let mut digest = Digest::default();
     marks::write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark: reversal.target })?;
     let at = tx.event(ancestry.key, caller, body, &digest)?;
-    if !is_of_words(body) {
-        marks::changed(tx, ancestry.key, at)?;
-    }
+    marks::changed(tx, ancestry.key, at)?;
     Ok(at)
 }
 

@@ -317,7 +317,7 @@ fn words(
     message: &str,
     stance: Option<WordsStance>,
 ) -> Result<Ids> {
-    let located = sealed(tx, ancestry, message)?;
+    let located = sealed(tx, ancestry, message)?.in_conversation()?;
     let message = &located.message;
     if !matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation have words of people"));
@@ -326,7 +326,7 @@ fn words(
         return Err(Error::BoundaryInvalid("only what has the role of a user is kept as words of people"));
     }
     let target = located.position.first;
-    if marks::of(tx, ancestry.key)?.words().get(&target).copied() == stance {
+    if marks::of(tx, ancestry.key)?.words_of(target) == stance {
         return Ok(Ids::new());
     }
     let mut digest = Digest::default();

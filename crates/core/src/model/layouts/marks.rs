@@ -6,7 +6,7 @@ use super::summaries::{Difference, FirstPositions, difference, first_position};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Covered, Layout, LayoutChange, Placement, Span, Splice};
-use crate::model::mark::{CompactedMark, Mark, MarkBody, Words};
+use crate::model::mark::{CompactedMark, Mark, MarkBody, Words, WordsStance};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -151,7 +151,10 @@ impl Marks {
         let newer = self.marks.iter().rev().take_while(|mark| mark.revision > base);
         let changes_summaries = |mark: &Mark| match mark.body {
             MarkBody::Compacted(_) => true,
-            MarkBody::Undone { mark } => !matches!(self.get(mark), Some(Mark { body: MarkBody::Pinned { .. }, .. })),
+            MarkBody::Undone { mark } => {
+                let undone = self.get(mark).map(|mark| &mark.body);
+                !matches!(undone, Some(MarkBody::Pinned { .. } | MarkBody::Words { .. }))
+            }
             _ => false,
         };
         let tails = self.summaries.keys().filter_map(|mark| Some(self.compacted(*mark)?.tail_start));
@@ -169,6 +172,11 @@ impl Marks {
     /// The messages whose words clients struck or kept, by their positions.
     pub fn words(&self) -> Words {
         self.state.words().collect()
+    }
+
+    /// What a client decided about the words of the message at a position.
+    pub fn words_of(&self, position: Revision) -> Option<WordsStance> {
+        self.state.words_of(position)
     }
 
     /// The marks of all compactions, ascending, also of those that are not active.

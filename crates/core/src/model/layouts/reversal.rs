@@ -48,8 +48,8 @@ impl Marks {
         self.marks.iter().rev().filter(|mark| !self.is_undone(mark)).find_map(|mark| undoable(&mark))
     }
 
-    /// The change that a redo restores: the change that was undone last, if no change was made since. Appends and pins do
-    /// not matter.
+    /// The change that a redo restores: the change that was undone last, if no change was made since. Appends, pins and
+    /// marks of words do not matter.
     pub fn newest_undone(&self) -> Redo {
         let mut overtaken_by = None;
         for mark in self.marks.iter().rev() {
@@ -58,7 +58,9 @@ impl Marks {
                 continue;
             };
             if depth == 0 {
-                overtaken_by = overtaken_by.or(Some(mark.revision));
+                // What becomes of words changes no view.
+                let overtakes = !matches!(origin.body, MarkBody::Words { .. });
+                overtaken_by = overtaken_by.or(overtakes.then_some(mark.revision));
             } else if depth % 2 == 1 && !self.is_undone(mark) {
                 let found = Reversal { change: origin.revision, target: mark.revision };
                 return overtaken_by.map_or(Redo::Possible(found), Redo::Overtaken);

@@ -300,9 +300,15 @@ impl State {
         self.pins.range((position, Revision::MIN)..=(position, Revision::MAX)).next_back().map(|(_, mark)| *mark)
     }
 
-    /// The messages whose words are struck or kept, by their positions.
+    /// The messages whose words are struck or kept, by their positions, without those that were erased.
     pub(super) fn words(&self) -> impl Iterator<Item = (Revision, WordsStance)> {
-        self.words.iter().filter_map(|(position, stance)| Some((*position, (*stance)?)))
+        let marked = self.words.iter().filter_map(|(position, stance)| Some((*position, (*stance)?)));
+        marked.filter(|(position, _)| !self.erased.iter().any(|(_, range)| range.contains(*position)))
+    }
+
+    /// What a client decided about the words of the message at a position.
+    pub(super) fn words_of(&self, position: Revision) -> Option<WordsStance> {
+        self.words.get(&position).copied().flatten()
     }
 
     /// The beginning of the tail behind a message that is a summary or a marker.
