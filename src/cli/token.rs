@@ -121,8 +121,7 @@ async fn list(globals: &Globals) -> anyhow::Result<ExitCode> {
         let scopes: Vec<String> = token.scopes().map(|scope| output::word(scope.as_str_name(), "SCOPE_")).collect();
         let bound = [token.project.as_deref(), token.root_session_id.as_deref()].into_iter().flatten();
         let bound: Vec<&str> = bound.collect();
-        let is_over = token.expire_time.as_ref().is_some_and(|end| end.seconds <= now.0 / 1_000_000);
-        let state = match (&token.revoke_time, is_over) {
+        let state = match (&token.revoke_time, is_over(&token, now)) {
             (Some(_), _) => "revoked",
             (None, true) => "over",
             (None, false) => "valid",
@@ -144,15 +143,18 @@ async fn list(globals: &Globals) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// True for a token whose time is over.
+fn is_over(token: &pb::AccessToken, now: Timestamp) -> bool {
+    token.expire_time.as_ref().is_some_and(|end| end.seconds <= now.0 / 1_000_000)
+}
+
 async fn revoke(globals: &Globals, token: String) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut ids = Vec::new();
     if !token.starts_with(PREFIX) {
         let listed = client.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
-        let now = prost_types::Timestamp::from(std::time::SystemTime::now());
-        let is_valid = |one: &pb::AccessToken| {
-            one.revoke_time.is_none() && one.expire_time.is_none_or(|end| end.seconds > now.seconds)
-        };
+        let now = Clock::default().now();
+        let is_valid = |one: &pb::AccessToken| one.revoke_time.is_none() && !is_over(one, now);
         let of_principal = |one: &pb::AccessToken| one.principal == token && is_valid(one);
         ids.extend(listed.access_tokens.into_iter().filter(of_principal).map(|one| one.access_token_id));
     }
