@@ -96,7 +96,10 @@ const PREVIOUS: Class = Class {
     name: "an earlier summary is never lost",
     reason: Reason::Named("What an earlier summary says is never lost"),
     explanation: "Where only the front of a turn is summarized, pi 0.73 forgets the summary before; we keep it.",
-    test: ("crates/extractive/src/tests/sections.rs", "facts_of_the_previous_summary_are_carried_on"),
+    test: (
+        "crates/extractive/src/tests/sections.rs",
+        "a_summary_whose_originals_are_not_at_hand_is_a_source_like_others",
+    ),
 };
 
 impl System for Scenarios {

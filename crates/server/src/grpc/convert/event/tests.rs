@@ -90,6 +90,11 @@ fn bodies() -> Vec<(EventBody, Body)> {
     all.extend(message_bodies());
     all.extend(compaction_bodies());
     all.extend(later_compaction_bodies());
+    let stance = pb::WordsStance::Struck.into();
+    all.push((
+        EventBody::WordsMarked { message: MESSAGE, stance: Some(WordsStance::Struck) },
+        Body::WordsMarked(pb::WordsMarked { message_id: MESSAGE.to_string(), stance }),
+    ));
     all
 }
 
@@ -206,13 +211,6 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
         (
             EventBody::MessageUnpinned { message: MESSAGE },
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: MESSAGE.to_string() }),
-        ),
-        (
-            EventBody::WordsMarked { message: MESSAGE, stance: Some(WordsStance::Struck) },
-            Body::WordsMarked(pb::WordsMarked {
-                message_id: MESSAGE.to_string(),
-                stance: pb::WordsStance::Struck.into(),
-            }),
         ),
     ]
 }
