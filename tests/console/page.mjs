@@ -36,7 +36,7 @@ export class Page {
       await self.context.route((url) => builtFile(url) !== null, (route) => route.fulfill({ path: builtFile(route.request().url()) }));
     }
     self.page = await self.context.newPage();
-    self.page.setDefaultTimeout(15_000);
+    self.page.setDefaultTimeout(40_000);
     self.page.on('console', (message) => message.type() === 'error' && self.errors.push(`${message.text()} ${message.location().url}`));
     self.page.on('pageerror', (error) => self.errors.push(error.stack || String(error)));
     self.page.on('request', (request) => self.requests.push(request.url()));
