@@ -260,13 +260,16 @@ fn the_newest_step_and_what_changed_outside_of_files_are_told() {
         .model("The harbour gave every pier its name.")
         // It is long, and has no new word.
         .works("edit", edit(0, "pier = harbour.pier(name, harbour(pier, name), pier(harbour, name), name(pier, harbour), harbour(name, pier))\n        name = harbour.name(pier)"), "ok");
-    let input = SummaryInput { budget_tokens: 700, ..talk.input("longhand@1") };
-    let text = extract(&input);
-    assert_says(
-        &text,
-        "In Progress",
-        "The harbour gave every pier its name. → `pier0.py`: `pier = harbour.pier(name, ",
-    );
+    let input = talk.input("longhand@1");
+    for budget_tokens in (350..800).step_by(25) {
+        let text = extract(&SummaryInput { budget_tokens, ..input.clone() });
+        assert_says(
+            &text,
+            "In Progress",
+            "The harbour gave every pier its name. → `pier0.py`: `pier = harbour.pier(name, ",
+        );
+    }
+    let text = extract(&SummaryInput { budget_tokens: 700, ..input });
     assert_says(&text, "Done", "Ran `bd close piers.4`");
     assert!(!text.contains("git add"), "{text}");
 }
