@@ -8,7 +8,7 @@ use crate::daemon::offline::{self, Migrated, MigrationProgress, Place, Shard};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The shard, unless another one is named.
 const SHARD: &str = "s1";
@@ -35,7 +35,7 @@ fn place(text: &str, shard: &str) -> anyhow::Result<Place> {
         return Ok(Place::Directory(PathBuf::from(text)));
     }
     let shard = Shard::new(text, shard).map_err(|error| Usage(error.to_string()))?;
-    Ok(Place::Shard(Box::new(shard)))
+    Ok(Place::Shard(Arc::new(shard)))
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {

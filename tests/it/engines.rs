@@ -3,19 +3,20 @@
 use longhand::app::Caller;
 use longhand::app::erase::{EraseRequest, Erased};
 use longhand::clock::Clock;
+use longhand::postgres;
 use longhand::store::{self, Durability, Store};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Opens the store of a test: files in its folder, or a shard for it if `LONGHAND_TEST_DATABASE` is `postgres`.
 pub(crate) async fn open_store(directory: &Path, clock: Clock) -> (Store, Pin<Box<dyn Future<Output = ()> + Send>>) {
     if let Some((url, name)) = shard_of(directory) {
-        let shard = store::Shard::new(&url, &name).expect("a shard");
-        let opened = Store::open_shard(shard, directory.to_owned(), LEASE, clock).await;
+        let shard = postgres::Shard::new(&url, &name).expect("a shard");
+        let opened = Store::open_shard(Arc::new(shard), directory.to_owned(), LEASE, clock).await;
         let (store, writer) = opened.expect("the shard opens");
         return (store, Box::pin(writer));
     }
@@ -51,7 +52,7 @@ pub(crate) fn shard_of(directory: &Path) -> Option<(String, String)> {
     let hash = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
     let name = format!("t{}", &hash[..24]);
     if served().contains(directory) {
-        return Some((server.database(&name), store::shard_name(1)));
+        return Some((server.database(&name), postgres::shard_name(1)));
     }
     Some((server.url(), name))
 }

@@ -21,7 +21,7 @@ use longhand::app::sessions::NewSession;
 use longhand::daemon::offline::{self, Migrated, MigrationProgress, Place};
 use longhand::model::access::Scope;
 use longhand::model::draft::DraftKind;
-use longhand::store::Shard;
+use longhand::postgres::Shard;
 use longhand::summarizer::Extractive;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,12 @@ fn files(directory: &Path) -> Place {
 }
 
 fn shard(server: &Server, name: &str) -> Place {
-    Place::Shard(Box::new(Shard::new(&server.url(), name).expect("a shard")))
+    Place::Shard(Arc::new(Shard::new(&server.url(), name).expect("a shard")))
 }
 
 /// The first shard of a database, which a daemon serves.
 fn of_daemons(server: &Server, database: &str) -> Place {
-    Place::Shard(Box::new(Shard::new(&server.database(database), "s1").expect("a shard")))
+    Place::Shard(Arc::new(Shard::new(&server.database(database), "s1").expect("a shard")))
 }
 
 async fn migrate(from: &Place, to: &Place) -> Result<Migrated, String> {
@@ -243,7 +243,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     migrate(&files(directory), &shard(server, "clients")).await.expect("migrated");
     place(directory, Some((server.url(), "clients")));
     let test = open(&full.directory).await;
-    assert!(!test.longhand.store().is_sqlite());
+    assert!(test.longhand.store().is_leased());
     assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once, "the answer of a repeated request");
@@ -268,7 +268,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     migrate(&shard(server, "clients"), &files(directory)).await.expect("migrated back");
     place(directory, None);
     let test = open(&full.directory).await;
-    assert!(test.longhand.store().is_sqlite());
+    assert!(!test.longhand.store().is_leased());
     assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once);

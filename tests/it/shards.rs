@@ -5,12 +5,14 @@ use crate::cli::Daemon;
 use crate::postgres::Server;
 use futures::FutureExt as _;
 use longhand::clock::Clock;
-use longhand::store::{self, Shard, Store};
+use longhand::postgres::Shard;
+use longhand::store::{self, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod cluster;
@@ -222,7 +224,7 @@ async fn a_transaction_may_last_longer_than_the_lease() {
     let (folder, other) = (crate::support::private_folder(), crate::support::private_folder());
     let open = async |folder: &Path| {
         let shard = Shard::new(&server.url(), "long").expect("a shard");
-        Store::open_shard(shard, folder.to_owned(), Duration::from_secs(2), Clock::default()).await
+        Store::open_shard(Arc::new(shard), folder.to_owned(), Duration::from_secs(2), Clock::default()).await
     };
     let (store, writer) = open(folder.path()).await.expect("the shard opens");
     let writer = tokio::spawn(writer);
@@ -269,7 +271,7 @@ async fn a_shard_is_given_up_although_somebody_holds_it() {
     let (folder, other) = (crate::support::private_folder(), crate::support::private_folder());
     let open = async |folder: &Path| {
         let shard = Shard::new(&server.url(), "held").expect("a shard");
-        Store::open_shard(shard, folder.to_owned(), Duration::from_secs(60), Clock::default()).await
+        Store::open_shard(Arc::new(shard), folder.to_owned(), Duration::from_secs(60), Clock::default()).await
     };
     let (store, writer) = open(folder.path()).await.expect("the shard opens");
     let writer = tokio::spawn(writer);
@@ -317,7 +319,8 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
     let Some(server) = Server::shared() else { return };
     let folder = crate::support::private_folder();
     let shard = Shard::new(&server.url(), "killed").expect("a shard");
-    let opened = Store::open_shard(shard, folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;
+    let opened =
+        Store::open_shard(Arc::new(shard), folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;
     let (store, writer) = opened.expect("the shard opens");
     let writer = tokio::spawn(writer);
     let (session, _) =

@@ -39,7 +39,7 @@ impl Schedule {
     /// Makes a checkpoint if the log has grown enough, and records the result. `before` is called before it: behind it the log
     /// may begin anew.
     pub fn run(&mut self, conn: &Connection, health: &Health, before: impl FnOnce()) {
-        if !self.is_due() || health.writes().is_final() || !conn.is_sqlite() {
+        if !self.is_due() {
             return;
         }
         *self = Self::default();
@@ -62,9 +62,6 @@ impl Schedule {
 /// Copies all frames into the database, and empties the log, so that no file has anything that was deleted. False if a
 /// reader still needs an earlier state; it waits for readers no longer than that takes.
 pub fn empty_log(conn: &Connection, wait: Duration, wait_after: Duration) -> Result<bool> {
-    if !conn.is_sqlite() {
-        return Ok(true);
-    }
     conn.busy_timeout(wait)?;
     let emptied = statement::query(EMPTY).one(conn).and_then(|row| row.get::<i64>(0));
     conn.busy_timeout(wait_after)?;

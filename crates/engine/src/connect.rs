@@ -2,8 +2,6 @@
 
 use super::connection::Connection;
 use super::files::{self, DATABASE, DatabaseState};
-use super::postgres::shard::Shard;
-use super::postgres::{registry, schema};
 use super::sqlite::PAGE_BYTES;
 use super::statement;
 use crate::clock::Clock;
@@ -187,14 +185,6 @@ pub fn connect_reader(directory: &Path, durability: Durability) -> Result<Connec
     Ok(conn)
 }
 
-/// The kind of crash that an acknowledged write survives, by the settings of a server.
-pub fn durability_of_server(conn: &Connection) -> Result<Durability> {
-    let on: bool = statement::scalar(SYNCHRONOUS).one(conn)?;
-    Ok(if on { Durability::Full } else { Durability::ProcessCrash })
-}
-
-const SYNCHRONOUS: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
-
 /// Opens the search index of a store. It follows from the store, so no commit waits for the disk: what a power cut takes
 /// is indexed again.
 fn connect_search(directory: &Path) -> Result<Connection> {
@@ -241,94 +231,80 @@ pub fn check_version(conn: &Connection) -> Result<()> {
     }
 }
 
-/// The migrations that a store has, newest first. Refuses a store with a schema that this program does not know, because
-/// its content could be misread.
-pub fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
+/// The migrations that a store has, newest first; none before its first. Refuses a store with a schema that this program
+/// does not know, because its content could be misread.
+pub fn known_migrations(conn: &Connection, place: impl std::fmt::Display) -> Result<Option<Vec<i64>>> {
     if has_table(conn, UNFINISHED)? {
-        return Err(unfinished(format_args!("in {}", directory.display())));
+        return Err(Error::Open(format!(
+            "the store in {place} is not whole: `longhand migrate` was interrupted while it was made. Run the same command again"
+        )));
     }
-    let applied: Vec<i64> = match has_table(conn, "migration")? {
-        false if has_table(conn, "session")? => {
-            return Err(Error::Open(format!(
-                "the store in {} was written by a build before the first release, whose formats are not read",
-                directory.display()
-            )));
-        }
-        false => Vec::new(),
-        true => statement::scalar(APPLIED).all(conn)?,
-    };
+    if !has_table(conn, "migration")? {
+        return Ok(None);
+    }
+    let applied: Vec<i64> = statement::scalar(APPLIED).all(conn)?;
     let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
     match applied.iter().find(|version| !is_known(version)) {
         Some(version) => Err(Error::Open(format!(
-            "the store in {} was written by another version of Longhand: its migration {version} is not known",
-            directory.display()
+            "the store in {place} was written by another version of Longhand: its migration {version} is not known"
         ))),
-        None => Ok(applied),
+        None => Ok(Some(applied)),
+    }
+}
+
+/// The migrations that files have.
+pub fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
+    let place = directory.display();
+    match known_migrations(conn, &place)? {
+        None if has_table(conn, "session")? => Err(Error::Open(format!(
+            "the store in {place} was written by a build before the first release, whose formats are not read"
+        ))),
+        applied => Ok(applied.unwrap_or_default()),
     }
 }
 
 /// A table that a store has as long as not all of another one is copied into it.
 pub const UNFINISHED: &str = "unfinished_copy";
 
-fn unfinished(place: impl std::fmt::Display) -> Error {
-    Error::Open(format!(
-        "the store {place} is not whole: `longhand migrate` was interrupted while it was made. Run the same command again"
-    ))
-}
-
 /// True if the database has a table.
 pub fn has_table(conn: &Connection, name: &str) -> Result<bool> {
     let has = match conn {
         Connection::Sqlite(_) => HAS_TABLE,
-        Connection::Postgres(_) => "select to_regclass(?1) is not null",
+        Connection::Server(server) => server.has_table(),
     };
     statement::scalar(has).bind(name).one(conn)
 }
 
+/// The database with its version, such as `SQLite 3.51.3`.
+pub fn version(conn: &Connection) -> Result<String> {
+    let version = match conn {
+        Connection::Sqlite(_) => LIBRARY,
+        Connection::Server(server) => server.version(),
+    };
+    statement::scalar(version).one(conn)
+}
+
+/// Bytes of all rows of a store, with their indexes.
+pub fn used_bytes(conn: &Connection) -> Result<i64> {
+    let bytes = match conn {
+        Connection::Sqlite(_) => USED_BYTES,
+        Connection::Server(server) => server.used_bytes(),
+    };
+    statement::scalar(bytes).one(conn)
+}
+
 /// Applies the migrations that a store does not have.
-fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
+pub fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
+    let failed = |error: Error| Error::Open(format!("cannot migrate: {error}"));
+    migrate_all(conn, applied, clock).map_err(failed)
+}
+
+fn migrate_all(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
     for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
         let transaction = conn.transaction()?;
-        match conn {
-            Connection::Sqlite(_) => transaction.execute_batch(statements)?,
-            Connection::Postgres(_) => transaction.execute_batch(&schema::of(statements))?,
-        }
+        transaction.make_schema(statements)?;
         statement::query(RECORD).bind(*version).bind(clock.now().0).run(&transaction)?;
         transaction.commit()?;
-    }
-    Ok(())
-}
-
-/// The migrations that a shard has, newest first, as `applied`.
-fn applied_in_shard(conn: &Connection, shard: &str) -> Result<Vec<i64>> {
-    if has_table(conn, UNFINISHED)? {
-        return Err(unfinished(format_args!("in the shard {shard}")));
-    }
-    let aside = Shard::aside(shard);
-    let applied: Vec<i64> = match has_table(conn, "migration")? {
-        true => statement::scalar(APPLIED).all(conn)?,
-        false if has_table(conn, &format!("{aside}.migration"))? => {
-            return Err(Error::Open(format!(
-                "the store of the shard {shard} was migrated to another place, and is set aside in the schema {aside}"
-            )));
-        }
-        false => Vec::new(),
-    };
-    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
-    match applied.iter().find(|version| !is_known(version)) {
-        Some(version) => Err(Error::Open(format!(
-            "the shard {shard} was written by another version of Longhand: its migration {version} is not known"
-        ))),
-        None => Ok(applied),
-    }
-}
-
-/// Brings the schema of a shard up to date, under its lease.
-pub fn prepare_shard(conn: &Connection, shard: &str, clock: &Clock) -> Result<()> {
-    let applied = applied_in_shard(conn, shard)?;
-    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))?;
-    if registry::is_shared(shard) {
-        conn.execute_batch(&registry::directory(shard, &format!("lh_{shard}")))?;
     }
     Ok(())
 }
@@ -340,18 +316,14 @@ pub fn prepare(conn: &Connection, directory: &Path, state: DatabaseState, clock:
     if state == DatabaseState::Empty {
         conn.pragma_update("application_id", files::APPLICATION_ID)?;
     }
-    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
+    migrate(conn, &applied, clock)
 }
 
 const PAGE_COUNT: &str = "pragma page_count";
 const VERSION: &str = "select sqlite_version()";
-/// The library with its version.
-pub const LIBRARY: &str = "select 'SQLite ' || sqlite_version()";
-/// A server with its version.
-pub const SERVER: &str = "select 'PostgreSQL ' || current_setting('server_version')";
-/// Bytes of a shard's tables with their indexes.
-pub const SCHEMA_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
-     where relnamespace = current_schema()::regnamespace and relkind = 'r'";
+const LIBRARY: &str = "select 'SQLite ' || sqlite_version()";
+const USED_BYTES: &str = "select (page_count - freelist_count) * page_size \
+     from pragma_page_count, pragma_freelist_count, pragma_page_size";
 const HAS_TABLE: &str = "select exists (select 1 from sqlite_master where type = 'table' and name = ?1)";
 const APPLIED: &str = "select version from migration order by version desc";
 const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";

@@ -1,20 +1,23 @@
-//! A connection to a database of either engine. Statements run on it through `statement`.
+//! A connection to a database of any engine. Statements run on it through `statement`.
 
-use super::postgres::client::Client;
+use super::server::ServerConnection;
 use super::sqlite;
 use super::value::Parameter;
 use crate::error::{Error, Result};
-use crate::model::Seq;
 use rusqlite::OpenFlags;
+use std::any::Any;
 use std::path::Path;
 use std::time::Duration;
+
+/// Steps of SQLite's machine between two looks whether a statement is to end.
+const INTERRUPT_STEPS: i32 = 10_000;
 
 /// A connection, which is used by one thread at a time.
 pub enum Connection {
     /// To a file of SQLite.
     Sqlite(rusqlite::Connection),
-    /// To a server of PostgreSQL.
-    Postgres(Box<Client>),
+    /// To a server.
+    Server(Box<dyn ServerConnection>),
 }
 
 impl Connection {
@@ -38,8 +41,20 @@ impl Connection {
     pub fn sqlite(&self) -> Result<&rusqlite::Connection> {
         match self {
             Self::Sqlite(conn) => Ok(conn),
-            Self::Postgres(_) => Err(Error::Bug("a step for SQLite's files on a connection to PostgreSQL")),
+            Self::Server(_) => Err(Error::Bug("a step for SQLite's files on a connection to a server")),
         }
+    }
+
+    /// The connection to a server of this kind, for what only that has.
+    pub fn server<T: ServerConnection>(&self) -> Result<&T> {
+        let found = match self {
+            Self::Sqlite(_) => None,
+            Self::Server(server) => {
+                let any: &dyn Any = &**server;
+                any.downcast_ref()
+            }
+        };
+        found.ok_or(Error::Bug("a step for a server on another connection"))
     }
 
     /// Gives a connection to SQLite the table of a list.
@@ -61,84 +76,20 @@ impl Connection {
     pub fn execute_batch(&self, statements: &str) -> Result<()> {
         match self {
             Self::Sqlite(conn) => Ok(conn.execute_batch(statements)?),
-            Self::Postgres(client) => client.execute_batch(statements),
+            Self::Server(server) => server.execute_batch(statements),
         }
     }
 
-    /// Begins the transaction of a batch of mutations: the only one that writes, from its first statement on.
-    pub fn begin_batch(&self) -> Result<()> {
-        match self {
-            Self::Sqlite(conn) => sqlite::changed(conn, "begin immediate", &[]).map(drop),
-            Self::Postgres(client) => {
-                // A doubt about something else is nobody's who commits now.
-                client.was_doubted();
-                client.begin()
-            }
-        }
+    /// Begins a transaction that writes, from its first statement on, on a connection to SQLite.
+    pub(super) fn begin_immediate(&self) -> Result<()> {
+        sqlite::changed(self.sqlite()?, "begin immediate", &[]).map(drop)
     }
 
     /// Commits a transaction without events.
-    fn commit(&self) -> Result<()> {
+    pub(super) fn commit(&self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => sqlite::changed(conn, "commit", &[]).map(drop),
-            Self::Postgres(client) => client.commit(None),
-        }
-    }
-
-    /// Does what can be done before the commit of a batch, behind which the newest event is the one with this number.
-    pub fn before_commit(&self, head: Seq) -> Result<()> {
-        match self {
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(client) => client.before_commit(head),
-        }
-    }
-
-    /// Commits the transaction of a batch, behind which the newest event is the one with this number.
-    pub fn commit_batch(&self, head: Seq) -> Result<()> {
-        match self {
-            Self::Sqlite(conn) => sqlite::changed(conn, "commit", &[]).map(drop),
-            Self::Postgres(client) => client.commit(Some(head)),
-        }
-    }
-
-    /// True once after a commit that is there and may be lost with its server, although others should have it too.
-    pub fn was_doubted(&self) -> bool {
-        match self {
-            Self::Sqlite(_) => false,
-            Self::Postgres(client) => client.was_doubted(),
-        }
-    }
-
-    /// Notes that the last commit is doubted.
-    pub fn doubt(&self) {
-        if let Self::Postgres(client) = self {
-            client.doubt();
-        }
-    }
-
-    /// Notes on which server the newest event is, in one transaction with what `change` writes.
-    pub fn note_server(&self, change: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
-        let transaction = self.transaction()?;
-        change(&transaction)?;
-        if let Self::Postgres(client) = self {
-            client.note_server()?;
-        }
-        transaction.commit()
-    }
-
-    /// Gives the lease of a shard back.
-    pub fn release(&self) -> Result<()> {
-        match self {
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(client) => client.release(),
-        }
-    }
-
-    /// The number of the newest event by the row of the shard that a connection owns.
-    pub fn leased_head(&self) -> Option<Seq> {
-        match self {
-            Self::Sqlite(_) => None,
-            Self::Postgres(client) => client.leased_head(),
+            Self::Server(server) => server.commit(),
         }
     }
 
@@ -146,7 +97,7 @@ impl Connection {
     pub fn send_queued(&self) -> Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
-            Self::Postgres(client) => client.flush(),
+            Self::Server(server) => server.send_queued(),
         }
     }
 
@@ -155,7 +106,7 @@ impl Connection {
     pub fn read_ahead(&self, sql: &'static str, keys: &[Vec<Parameter<'_>>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
-            Self::Postgres(client) => client.read_ahead(sql, keys),
+            Self::Server(server) => server.read_ahead(sql, keys),
         }
     }
 
@@ -164,20 +115,33 @@ impl Connection {
     pub fn round_trips(&self) -> u64 {
         match self {
             Self::Sqlite(_) => 0,
-            Self::Postgres(client) => client.round_trips(),
+            Self::Server(server) => server.round_trips(),
         }
     }
 
-    /// True for a connection to SQLite.
-    pub fn is_sqlite(&self) -> bool {
-        matches!(self, Self::Sqlite(_))
+    /// True if what is read ahead saves time, although more is read then.
+    pub fn reads_ahead(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
+    /// Makes tables, indexes and triggers.
+    pub fn make_schema(&self, statements: &str) -> Result<()> {
+        match self {
+            Self::Sqlite(conn) => Ok(conn.execute_batch(statements)?),
+            Self::Server(server) => server.make_schema(statements),
+        }
+    }
+
+    /// Has a statement of SQLite end with an error once this is true; none runs after that.
+    pub fn interrupt_when(&self, is_ended: impl FnMut() -> bool + Send + 'static) -> Result<()> {
+        Ok(self.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(is_ended))?)
     }
 
     /// Undoes the transaction.
     pub fn roll_back(&self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => sqlite::changed(conn, "rollback", &[]).map(drop),
-            Self::Postgres(client) => client.roll_back(),
+            Self::Server(server) => server.roll_back(),
         }
     }
 
@@ -185,7 +149,7 @@ impl Connection {
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         match self {
             Self::Sqlite(conn) => sqlite::changed(conn, "begin", &[]).map(drop)?,
-            Self::Postgres(client) => client.begin()?,
+            Self::Server(server) => server.begin()?,
         }
         Ok(Transaction { conn: self, is_open: true })
     }
@@ -194,7 +158,7 @@ impl Connection {
     pub fn is_idle(&self) -> bool {
         match self {
             Self::Sqlite(conn) => conn.is_autocommit(),
-            Self::Postgres(client) => client.is_idle(),
+            Self::Server(server) => server.is_idle(),
         }
     }
 
@@ -207,10 +171,7 @@ impl Connection {
     pub fn close(self) -> Result<()> {
         match self {
             Self::Sqlite(conn) => conn.close().map_err(|(_, error)| error.into()),
-            Self::Postgres(client) => {
-                client.release()?;
-                client.close()
-            }
+            Self::Server(server) => server.close(),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! A copy of all rows of a store in another database, of either engine: table by table, in pages by their keys, each page
+//! A copy of all rows of a store in another database, of any engine: table by table, in pages by their keys, each page
 //! in a transaction of its own. So the memory that it takes does not grow with the store, and a copy that was interrupted
 //! goes on behind its last row.
 //!
 //! The tables and their columns are those that the migrations make. While rows are copied, nothing looks at references,
 //! and no trigger protects a row: `begin` sees to it, and `end` makes the schema whole again. SQLite has a switch of the
-//! connection for both; in PostgreSQL, foreign keys are dropped, triggers are disabled, and both come back at the end.
+//! connection for both; a server has its own way.
 
-use super::connect::{BUSY_TIMEOUT, MIGRATIONS};
+use super::connect::{self, BUSY_TIMEOUT, MIGRATIONS};
 use super::connection::Connection;
 use super::insert::Insert;
-use super::postgres::schema;
 use super::statement::{query, scalar};
 use super::value::{Cell, IntoValue as _};
 use crate::error::{Error, Result};
 use crate::limits;
 use rusqlite::config::DbConfig;
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// Tables whose rows do not change as long as the log has no new event: a copy goes on behind its last row of them. The
@@ -48,10 +48,6 @@ const UNIQUE: &str = "select c.name from pragma_index_info((select name from pra
 const WORDS: &str = "search";
 const VOCABULARY: &str =
     "create virtual table if not exists temp.posting using fts5vocab('main', 'search', 'instance')";
-
-/// What takes the place of another store is on disk, whatever is enough for a daemon.
-const DURABLE: &str = "select set_config('synchronous_commit', 'on', false) \
-     where current_setting('synchronous_commit') = 'off'";
 
 /// A table, as rows are read from it and inserted into its copy.
 struct Table {
@@ -122,22 +118,22 @@ impl Table {
     fn of_words(from: &Connection, to: &Connection) -> Result<Self> {
         let count = |conn: &Connection| match conn {
             Connection::Sqlite(_) => conn.execute_batch(VOCABULARY).map(|()| "select count(*) from temp.posting"),
-            Connection::Postgres(_) => Ok("select count(*) from search"),
+            Connection::Server(_) => Ok("select count(*) from search"),
         };
         let (count, copied_count) = (count(from)?.to_owned(), count(to)?.to_owned());
         let (first, next, key) = match (from, to) {
-            (Connection::Postgres(_), Connection::Sqlite(_)) => (
+            (Connection::Server(_), Connection::Sqlite(_)) => (
                 "select row_id, string_agg(word, ' ') from search group by row_id order by row_id limit +?1",
                 "select row_id, string_agg(word, ' ') from search where row_id > ?1 group by row_id order by row_id limit +?2",
                 vec![0],
             ),
-            (Connection::Postgres(_), Connection::Postgres(_)) => (
+            (Connection::Server(_), Connection::Server(_)) => (
                 "select word, row_id from search order by word, row_id limit +?1",
                 "select word, row_id from search where (word, row_id) > (?1, ?2) order by word, row_id limit +?3",
                 vec![0, 1],
             ),
             // Postings come by word and row; a condition that FTS5 does not know would have it begin at the first word.
-            (Connection::Sqlite(_), Connection::Postgres(_)) => (
+            (Connection::Sqlite(_), Connection::Server(_)) => (
                 "select term, doc from temp.posting limit +?1",
                 "select term, doc from temp.posting where term >= ?1 and (term > ?1 or doc > ?2) limit +?3",
                 vec![0, 1],
@@ -148,7 +144,7 @@ impl Table {
         };
         let insert = match to {
             Connection::Sqlite(_) => Insert::new("search (rowid, words)", 2, ""),
-            Connection::Postgres(_) => Insert::new("search (word, row_id)", 2, ""),
+            Connection::Server(_) => Insert::new("search (word, row_id)", 2, ""),
         };
         let (first, next) = (first.to_owned(), next.to_owned());
         Ok(Self { name: WORDS.to_owned(), first, next, key, count, insert, copied_last: String::new(), copied_count })
@@ -160,7 +156,7 @@ impl Table {
         let statement = match copy {
             Connection::Sqlite(_) if name == WORDS => "insert into search (search) values ('delete-all')".to_owned(),
             Connection::Sqlite(_) => format!("delete from \"{name}\""),
-            Connection::Postgres(_) => format!("truncate \"{name}\""),
+            Connection::Server(_) => format!("truncate \"{name}\""),
         };
         let transaction = copy.transaction()?;
         transaction.execute_batch(&statement)?;
@@ -230,10 +226,7 @@ impl Cell {
 /// Makes the tables of a store in an empty database, within a transaction of the caller.
 pub fn make(conn: &Connection) -> Result<()> {
     for (_, statements) in MIGRATIONS {
-        match conn {
-            Connection::Sqlite(_) => conn.execute_batch(statements)?,
-            Connection::Postgres(_) => conn.execute_batch(&schema::of(statements))?,
-        }
+        conn.make_schema(statements)?;
     }
     Ok(())
 }
@@ -246,12 +239,7 @@ pub fn begin(conn: &Connection) -> Result<()> {
             conn.pragma_update("foreign_keys", false)?;
             conn.busy_timeout(BUSY_TIMEOUT)
         }
-        Connection::Postgres(_) => {
-            conn.execute_batch(DURABLE)?;
-            let transaction = conn.transaction()?;
-            transaction.execute_batch(schema::UNBIND)?;
-            transaction.commit()
-        }
+        Connection::Server(server) => server.begin_copy(),
     }
 }
 
@@ -263,13 +251,30 @@ pub fn end(conn: &Connection) -> Result<()> {
             sqlite.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true)?;
             conn.pragma_update("foreign_keys", true)
         }
-        Connection::Postgres(_) => {
-            let transaction = conn.transaction()?;
-            transaction.execute_batch(&schema::bind(MIGRATIONS.iter().map(|(_, statements)| *statements)))?;
-            transaction.commit()
-        }
+        Connection::Server(server) => server.end_copy(),
     }
 }
+
+/// Copies a whole store into a new file, in one snapshot, until `is_ended` is true. The connection may be the only one to
+/// files, which have another form of the same then: `vacuum into` reads one snapshot and writes a database without free pages.
+pub fn into_file(from: Connection, path: &Path, is_ended: impl Fn() -> bool + Send + 'static) -> Result<()> {
+    if let Connection::Sqlite(_) = &from {
+        from.interrupt_when(is_ended)?;
+        query(VACUUM_INTO).bind(&path.to_string_lossy().into_owned()).run(&from)?;
+        return from.close();
+    }
+    let made = connect::connect_copy(path)?;
+    make(&made)?;
+    begin(&made)?;
+    // All pages are of this snapshot; nobody waits for it.
+    let snapshot = from.transaction()?;
+    rows(&snapshot, &made, &mut |_| if is_ended() { Err(Error::Closed) } else { Ok(()) })?;
+    snapshot.roll_back()?;
+    from.close()?;
+    made.close()
+}
+
+const VACUUM_INTO: &str = "vacuum into ?1";
 
 /// The number of rows of a store.
 pub fn row_count(from: &Connection, to: &Connection) -> Result<i64> {

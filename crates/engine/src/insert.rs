@@ -47,8 +47,8 @@ impl Insert {
     /// Inserts rows, each with a value for each column.
     pub fn rows<'v>(&self, conn: &Connection, rows: impl IntoIterator<Item = Vec<Parameter<'v>>>) -> Result<()> {
         let mut rows: Vec<Vec<Parameter<'v>>> = rows.into_iter().collect();
-        if let Connection::Postgres(client) = conn {
-            return client.insert(self.into, self.conflict, &rows);
+        if let Connection::Server(server) = conn {
+            return server.insert(self.into, self.conflict, &rows);
         }
         let texts = self.texts.get_or_init(|| SIZES.map(|size| self.text(size)));
         for (text, size) in texts.iter().zip(SIZES) {
@@ -64,8 +64,8 @@ impl Insert {
 /// Runs an update of one row, of the form `update … set … where …` or `delete from … where …`, for each of these values of its parameters. They name
 /// different rows.
 pub fn run_for_each(conn: &Connection, sql: &'static str, rows: Vec<Vec<Parameter<'_>>>) -> Result<()> {
-    if let Connection::Postgres(client) = conn {
-        return client.update(sql, &rows);
+    if let Connection::Server(server) = conn {
+        return server.update(sql, &rows);
     }
     rows.into_iter().try_for_each(|row| query(sql).bind_all(row).run(conn))
 }

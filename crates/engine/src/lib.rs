@@ -1,5 +1,6 @@
-//! The database engines under the store, SQLite and PostgreSQL: connections and statements, files, the pool of readers,
-//! checkpoints, and the state of the disk.
+//! What is between the store and its databases: connections and statements, the pool of readers, and what an engine does
+//! beside statements (`database`). SQLite is here, with its files, its checkpoints and what is erased from its pages; an
+//! engine with a server is a crate above, which implements `server` and `database`.
 //!
 //! What is above it sees connections, statements, rows and readers, and no type of an engine.
 
@@ -10,21 +11,22 @@ pub mod checkpoint;
 pub mod connect;
 mod connection;
 pub mod copy;
+pub mod database;
+pub mod error;
 pub mod figures;
+pub mod file_store;
 pub mod files;
 pub mod gaps;
 pub mod health;
-pub mod home;
-pub mod error;
 mod insert;
 pub mod pack;
-pub mod postgres;
 mod reader;
-pub mod shrink;
 pub mod readers;
+pub mod server;
+mod shrink;
 mod sqlite;
 mod statement;
-mod value;
+pub mod value;
 pub mod words;
 pub mod write_state;
 

@@ -12,7 +12,7 @@ const PARTS: &str = "replace into part select * from part where message_id = ?1"
 
 /// Packs a message's row, and the rows of its parts. Other engines reuse such pages by themselves.
 pub fn message(conn: &Connection, id: i64) -> Result<()> {
-    if conn.is_sqlite() {
+    if let Connection::Sqlite(_) = conn {
         statement::query(MESSAGE).bind(id).run(conn)?;
         statement::query(PARTS).bind(id).run(conn)?;
     }

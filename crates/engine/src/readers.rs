@@ -4,13 +4,11 @@
 
 use super::connection::Connection;
 use super::figures::{ReadMeter, RunningRead};
-use super::postgres::lease::Trust;
 use crate::Reader;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::turns::{self, Gate, Pass};
-use crate::write_state::WriteState;
 use rusqlite::InterruptHandle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +21,8 @@ const PROGRESS_STEPS: i32 = 10_000;
 
 /// Opens a connection that only reads.
 type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
+/// An error if another daemon may own the store.
+pub type CheckOwned = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The pool.
 pub struct Readers {
@@ -33,8 +33,8 @@ pub struct Readers {
     /// Rows that were read.
     rows: AtomicU64,
     meter: ReadMeter,
-    /// The trust in the lease of a shard.
-    trust: Option<Arc<Trust>>,
+    /// Of a store that daemons own by turns.
+    check_owned: Option<CheckOwned>,
 }
 
 impl Readers {
@@ -43,18 +43,18 @@ impl Readers {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let meter = ReadMeter::new(clock);
         let (gate, rows) = (Gate::new(count), AtomicU64::new(0));
-        Ok(Self { gate, free: Mutex::new(free), open, rows, meter, trust: None })
+        Ok(Self { gate, free: Mutex::new(free), open, rows, meter, check_owned: None })
     }
 
     /// A pool that connects when it reads.
     pub fn lazy(count: usize, clock: Clock, open: Open) -> Self {
         let (gate, rows, meter) = (Gate::new(count), AtomicU64::new(0), ReadMeter::new(clock));
-        Self { gate, free: Mutex::default(), open, rows, meter, trust: None }
+        Self { gate, free: Mutex::default(), open, rows, meter, check_owned: None }
     }
 
-    /// A pool for a shard, which reads only while its lease is trusted. It connects when it reads.
-    pub fn of_shard(count: usize, clock: Clock, open: Open, trust: Arc<Trust>) -> Self {
-        Self { trust: Some(trust), ..Self::lazy(count, clock, open) }
+    /// A pool of connections to a server, which reads only what this daemon owns. It connects when it reads.
+    pub fn of_owned(count: usize, clock: Clock, open: Open, check_owned: CheckOwned) -> Self {
+        Self { check_owned: Some(check_owned), ..Self::lazy(count, clock, open) }
     }
 
     /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on
@@ -70,7 +70,7 @@ impl Readers {
     /// Reads a few rows that an index leads to, in the task's own thread: to let other tasks go on would take longer.
     pub async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         // A round trip to a server would keep the other tasks of the thread waiting.
-        if self.trust.is_some() {
+        if self.check_owned.is_some() {
             return self.reading(read).await;
         }
         self.acquire().await?.read(read)
@@ -156,11 +156,8 @@ impl Readers {
         self.free().clear();
     }
 
-    fn check_trust(&self) -> Result<()> {
-        match &self.trust {
-            Some(trust) if !trust.holds() => Err(Error::Stopped(WriteState::LeaseLost)),
-            _ => Ok(()),
-        }
+    fn check_owned(&self) -> Result<()> {
+        self.check_owned.as_ref().map_or(Ok(()), |check| check())
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -220,7 +217,7 @@ impl Borrowed<'_> {
     /// Reads on this connection.
     fn read<T>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         if self.conn.is_none() {
-            self.readers.check_trust()?;
+            self.readers.check_owned()?;
             self.conn = Some((self.readers.open)()?);
         }
         let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
@@ -230,8 +227,8 @@ impl Borrowed<'_> {
             // The others were probably lost with it.
             self.readers.free().clear();
         }
-        // What was read while the lease was trusted at its end was the newest state.
-        self.readers.check_trust()?;
+        // What was read while the store was owned at its end was the newest state.
+        self.readers.check_owned()?;
         answer
     }
 }

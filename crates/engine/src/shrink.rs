@@ -15,11 +15,8 @@ fn step_pages(pages: i64, free: i64) -> Option<i64> {
 }
 
 /// Gives pages back in a number of steps at most; `goes_on` is asked before each step but the first. Returns the number of
-/// pages. A database that was made without this ability stays as it is.
-pub fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
-    if !conn.is_sqlite() {
-        return Ok(0);
-    }
+/// pages. Files that were made without this ability stays as it is.
+pub(super) fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
     let mut given = 0;
     loop {
         let (pages, free) = (statement::scalar(PAGES).one(conn)?, statement::scalar::<i64>(FREE).one(conn)?);

@@ -1,4 +1,4 @@
-//! Statements: values in, rows out, on a connection to either engine.
+//! Statements: values in, rows out, on a connection to any engine.
 
 use super::connection::Connection;
 use super::sqlite;
@@ -34,10 +34,10 @@ impl<'q> Query<'q> {
     /// Calls `each` with all rows, until it returns false. Rows before one that cannot be read were given to `each`. A
     /// statement that may write is run to its end in any case: its constraints are checked and its changes are committed
     /// behind its last row, and only then it can fail.
-    pub fn for_each(self, conn: &Connection, each: impl FnMut(Row) -> bool) -> Result<()> {
+    pub fn for_each(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
         match conn {
             Connection::Sqlite(conn) => sqlite::for_each(conn, self.sql, &self.values, each),
-            Connection::Postgres(client) => client.for_each(self.sql, &self.values, each),
+            Connection::Server(server) => server.for_each(self.sql, &self.values, &mut each),
         }
     }
 
@@ -54,13 +54,13 @@ impl<'q> Query<'q> {
     /// The first row, if there is one.
     pub fn optional(self, conn: &Connection) -> Result<Option<Row>> {
         let mut first = None;
-        let each = |row| {
+        let mut each = |row| {
             first = Some(row);
             false
         };
         match conn {
             Connection::Sqlite(conn) => sqlite::for_each(conn, self.sql, &self.values, each)?,
-            Connection::Postgres(client) => client.first(self.sql, &self.values, each)?,
+            Connection::Server(server) => server.first(self.sql, &self.values, &mut each)?,
         }
         Ok(first)
     }
@@ -79,7 +79,7 @@ impl<'q> Query<'q> {
     pub fn changed(self, conn: &Connection) -> Result<usize> {
         match conn {
             Connection::Sqlite(conn) => sqlite::changed(conn, self.sql, &self.values),
-            Connection::Postgres(client) => client.changed(self.sql, &self.values),
+            Connection::Server(server) => server.changed(self.sql, &self.values),
         }
     }
 }

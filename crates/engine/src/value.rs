@@ -14,9 +14,13 @@ pub struct Row {
 /// The value of a column, as an engine has read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
+    /// No value.
     Null,
+    /// An integer.
     Integer(i64),
+    /// A text.
     Text(String),
+    /// Bytes.
     Blob(Vec<u8>),
     /// A value of a type that no column here has.
     Other,
@@ -24,7 +28,7 @@ pub enum Value {
 
 impl Row {
     /// A row with the names of its columns.
-    pub(super) fn new(columns: &Rc<[String]>, values: Vec<Value>) -> Self {
+    pub fn new(columns: &Rc<[String]>, values: Vec<Value>) -> Self {
         Self { columns: Rc::clone(columns), values }
     }
 
@@ -79,7 +83,7 @@ pub enum Parameter<'v> {
 
 impl Parameter<'_> {
     /// The value as one of its own; none for a list.
-    pub(super) fn cell(&self) -> Option<Cell> {
+    pub fn cell(&self) -> Option<Cell> {
         Some(match self {
             Self::Null => Cell::Null,
             Self::Integer(value) => Cell::Integer(*value),

@@ -1,4 +1,4 @@
-//! The index of words within a store, for retrieval: FTS5 on SQLite, and a table of postings on PostgreSQL.
+//! The index of words within a store, for retrieval: FTS5 on SQLite, and a table of postings on a server.
 
 use super::connection::Connection;
 use super::statement::{Query, query};
@@ -31,7 +31,7 @@ pub const STATEMENTS: &[&str] = &[MATCHES, INSERT, FORGET, MERGE];
 pub fn matching<'q>(conn: &Connection, word: &'q str) -> Query<'q> {
     match conn {
         Connection::Sqlite(_) => query(MATCHES).bind(format!("\"{word}\"")),
-        Connection::Postgres(_) => query(MATCHES_POSTINGS).bind(word),
+        Connection::Server(_) => query(MATCHES_POSTINGS).bind(word),
     }
 }
 
@@ -39,7 +39,7 @@ pub fn matching<'q>(conn: &Connection, word: &'q str) -> Query<'q> {
 pub fn add(conn: &Connection, row: i64, words: &str) -> Result<()> {
     match conn {
         Connection::Sqlite(_) => query(INSERT).bind(row).bind(words).run(conn),
-        Connection::Postgres(_) => {
+        Connection::Server(_) => {
             forget(conn, &[row])?;
             query(INSERT_POSTINGS).bind(row).bind(words).run(conn)
         }
@@ -50,7 +50,7 @@ pub fn add(conn: &Connection, row: i64, words: &str) -> Result<()> {
 pub fn forget(conn: &Connection, rows: &[i64]) -> Result<bool> {
     let statement = match conn {
         Connection::Sqlite(_) => FORGET,
-        Connection::Postgres(_) => FORGET_POSTINGS,
+        Connection::Server(_) => FORGET_POSTINGS,
     };
     Ok(query(statement).bind(List::of_integers(rows.iter().copied())).changed(conn)? > 0)
 }
@@ -59,6 +59,6 @@ pub fn forget(conn: &Connection, rows: &[i64]) -> Result<bool> {
 pub fn merge(conn: &Connection) -> Result<()> {
     match conn {
         Connection::Sqlite(_) => query(MERGE).run(conn),
-        Connection::Postgres(_) => Ok(()),
+        Connection::Server(_) => Ok(()),
     }
 }

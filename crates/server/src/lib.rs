@@ -13,6 +13,7 @@
 //! - [`daemon`]: the composition root.
 
 pub use longhand_core::{fold, model, policy, simulation, words};
+pub use longhand_engine_postgres as postgres;
 pub use longhand_extractive as extractive;
 pub use longhand_interop as interop;
 pub use longhand_protocol as pb;

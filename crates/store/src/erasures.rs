@@ -1,7 +1,6 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
 use super::checked::Checked;
-use super::engine::files::DATABASE;
 use super::engine::{self, Reader};
 use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
 use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
@@ -23,9 +22,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// What of a PostgreSQL server still may have bytes of an erasure; none of it can be emptied from outside.
-const POSTGRESQL_KEEPS: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
 
 /// How many erasures files may have something of, and the newest event of an erasure.
 const PENDING: &str = "select (select count(*) from erasure where is_clean = 0), coalesce((select e.seq from \
@@ -166,8 +162,9 @@ impl Erasures {
     /// Waits a while until no file has anything of an erasure. Returns the names of the files that still may: the daemon
     /// goes on trying.
     pub async fn clean(&self, erasure: &Erasure) -> Vec<String> {
-        if !self.0.is_sqlite {
-            return POSTGRESQL_KEEPS.map(str::to_owned).to_vec();
+        let kept = self.0.engine.keeps_erased();
+        if !kept.is_empty() {
+            return kept.iter().map(|name| (*name).to_owned()).collect();
         }
         let mut cleaned = self.0.announced.cleaned.clone();
         let retry = Duration::from_millis(limits::ERASE_CLEAN_RETRY_MS);
@@ -182,7 +179,7 @@ impl Erasures {
         if *cleaned.borrow() >= erasure.row {
             return Vec::new();
         }
-        database_files().to_vec()
+        self.0.engine.cleaned_files()
     }
 
     /// The erasures of which files may have something.
@@ -192,19 +189,11 @@ impl Erasures {
             Ok((row.get::<i64>(0)?, row.get::<Seq>(1)?))
         };
         let (count, newest) = self.0.reading(read).await?;
-        let mut files = Vec::new();
-        if count > 0 && self.0.is_sqlite {
-            files.extend(database_files());
-        }
+        let mut files = if count > 0 { self.0.engine.cleaned_files() } else { Vec::new() };
         let search = Search(Arc::clone(&self.0));
         if !search.has_forgotten(newest, Duration::ZERO).await {
             files.extend(Search::files());
         }
         Ok(PendingErasures { count, files })
     }
-}
-
-/// The names of the files of the database.
-fn database_files() -> [String; 2] {
-    [DATABASE.to_owned(), format!("{DATABASE}-wal")]
 }

@@ -110,17 +110,17 @@ impl Store {
 
     /// The kind of crash that an acknowledged write survives.
     pub fn durability(&self) -> Durability {
-        self.handles.shared.durability()
+        self.handles.shared.engine.durability()
     }
 
-    /// True for a store in files of this machine, which no other daemon can take.
-    pub fn is_sqlite(&self) -> bool {
-        self.handles.shared.is_sqlite
+    /// True for a store that another daemon can take; files are this one's until it ends.
+    pub fn is_leased(&self) -> bool {
+        self.handles.shared.engine.is_leased()
     }
 
     /// An error if another daemon may own the store by now: nothing that was read of it since may be served.
     pub fn check_owned(&self) -> Result<()> {
-        self.handles.shared.check_owned()
+        self.handles.shared.engine.check_owned()
     }
 
     /// The state of writes, with the reason if none are taken.

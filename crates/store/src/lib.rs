@@ -1,6 +1,6 @@
 //! The only module with SQL: schema, writes and reads.
 //!
-//! The store records and reads; it decides nothing. Its rooms, from the bottom: `engine` is SQLite, `ledger` the rows
+//! The store records and reads; it decides nothing. Its rooms, from the bottom: `engine` is what is beneath it, `ledger` the rows
 //! that a change adds and what is read from them, and `integrity` the checks, copies and rescues. The files here put
 //! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
 //! `ledger::messages`.
@@ -46,12 +46,10 @@ pub use archive::{Archive, ArchivePlan, Archives, Imported, Writing};
 pub use checked::{Checked, Findings, RefusedSecret, Screen, Screened, SecretFinding};
 pub use compactions::Compactions;
 pub use engine::Durability;
+pub use engine::database::LeasedPlace;
 pub use engine::figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use engine::files::paths;
 pub use engine::health::Checkpoints;
-pub use engine::postgres::lease::Acknowledged;
-pub use engine::postgres::registry::{DaemonEntry, Registry, ShardEntry, ShardFailure, Survey, shard_name};
-pub use engine::postgres::shard::Shard;
 pub use engine::write_state::WriteState;
 pub use erasure::apply::Erasure;
 pub use erasure::candidates::{RetentionCandidate, SubAgent};

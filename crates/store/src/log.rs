@@ -19,7 +19,7 @@ impl Log {
     /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
         if let Some(page) = events::newest(&self.0.ring, &self.0.memberships, filter, after, head)? {
-            self.0.check_owned()?;
+            self.0.engine.check_owned()?;
             return Ok(page);
         }
         // Not in the task's own thread: a thousand streams would keep all others from it.
@@ -46,7 +46,7 @@ impl Log {
     /// The hash of the event with this number.
     pub async fn hash_at_seq(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
         if let Some(hash) = self.0.ring.hash_at(seq) {
-            self.0.check_owned()?;
+            self.0.engine.check_owned()?;
             return Ok(Some(hash.to_vec()));
         }
         self.0.brief(|reader| events::hash_at_seq(reader, seq)).await

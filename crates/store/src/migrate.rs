@@ -17,7 +17,7 @@ mod place;
 
 use self::note::{Content, Note};
 use self::place::{Destination, Held};
-use super::engine::{self, copy};
+use super::engine::{self, connect, copy};
 use super::error::{Error, Result};
 use super::integrity::copies::{self, CopyProgress, OnProgress};
 use super::open::alone;
@@ -91,7 +91,7 @@ pub async fn migrate(
     let clock = clock.clone();
     let preparing = move || {
         source.prepare(&clock)?;
-        let (note, bytes) = (Note::of(&source.conn, &source.name)?, source.bytes()?);
+        let (note, bytes) = (Note::of(source.conn(), &source.name)?, connect::used_bytes(source.conn())?);
         Ok((source, note, bytes))
     };
     let (source, note, bytes) = alone(preparing).await?;
@@ -123,18 +123,18 @@ pub async fn migrate(
 
 /// Copies all rows that the copy does not have.
 fn copy_rows(source: &Held, copy: &Held, report: &dyn Fn(MigrationProgress)) -> Result<()> {
-    note::set_verified(&copy.conn, false)?;
-    copy::begin(&copy.conn)?;
-    let total = copy::row_count(&source.conn, &copy.conn)?;
+    note::set_verified(copy.conn(), false)?;
+    copy::begin(copy.conn())?;
+    let total = copy::row_count(source.conn(), copy.conn())?;
     let mut copied = 0;
-    copy::rows(&source.conn, &copy.conn, &mut |rows| {
+    copy::rows(source.conn(), copy.conn(), &mut |rows| {
         copied += rows;
         report(MigrationProgress::Rows { copied, total });
         failpoint::reach("migrate.page");
         Ok(())
     })?;
     failpoint::reach("migrate.copied");
-    copy::end(&copy.conn)?;
+    copy::end(copy.conn())?;
     copy.empty_log()?;
     failpoint::reach("migrate.ended");
     Ok(())
@@ -159,9 +159,9 @@ async fn follow<T>(
 
 /// Puts a verified copy in the place of its source.
 fn conclude(source: Held, copy: Held, note: &Note) -> Result<Migrated> {
-    note::set_verified(&copy.conn, true)?;
+    note::set_verified(copy.conn(), true)?;
     failpoint::reach("migrate.verified");
-    let (sessions, copy_id) = (session_count(&source)?, note::copy_id(&copy.conn)?);
+    let (sessions, copy_id) = (session_count(&source)?, note::copy_id(copy.conn())?);
     let set_aside = source.aside.clone();
     let _hold = source.set_aside(note.seq, &copy_id)?;
     failpoint::reach("migrate.aside");
@@ -173,7 +173,7 @@ fn conclude(source: Held, copy: Held, note: &Note) -> Result<Migrated> {
 /// Goes on with a migration whose source is set aside: the copy is made the store, if it is not already.
 async fn go_on_behind_aside(source: Held, destination: Destination) -> Result<Migrated> {
     let reading = move || {
-        let (note, successor) = (Note::of(&source.conn, &source.name)?, note::successor(&source.conn)?);
+        let (note, successor) = (Note::of(source.conn(), &source.name)?, note::successor(source.conn())?);
         let sessions = session_count(&source)?;
         Ok((source, note, successor, sessions))
     };
@@ -205,7 +205,7 @@ async fn go_on_behind_aside(source: Held, destination: Destination) -> Result<Mi
 const SESSIONS: &str = "select count(*) from session";
 
 fn session_count(source: &Held) -> Result<i64> {
-    engine::scalar(SESSIONS).one(&source.conn)
+    engine::scalar(SESSIONS).one(source.conn())
 }
 
 fn migrated(note: &Note, sessions: i64, set_aside: String) -> Result<Migrated> {

@@ -1,12 +1,9 @@
-//! Opening a store: its files, its connections, and the thread of its writer.
+//! Opening a store: what holds it, its connections, and the thread of its writer.
 
+use super::engine::database::{HeldStore, LeasedPlace, Serving};
+use super::engine::file_store::HeldFiles;
 use super::engine::files;
 use super::engine::health::Health;
-use super::engine::home::{Home, Ownership};
-use super::engine::postgres::lease::{Acknowledged, Trust};
-use super::engine::postgres::owner::Taken;
-use super::engine::postgres::shard::{Role, Shard};
-use super::engine::readers::Readers;
 use super::engine::{self, Connection, Durability, connect};
 use super::error::{Error, Result};
 use super::handle::Store;
@@ -20,7 +17,6 @@ use super::write_state::WriteState;
 use super::writer::{Committed, Writer, restart_timeouts};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
-use crate::model::Seq;
 use crate::telemetry::failpoint;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +36,7 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub struct ShardPlace {
     /// The shard.
-    pub shard: Shard,
+    pub shard: Arc<dyn LeasedPlace>,
     /// The directory of the search index.
     pub directory: PathBuf,
     /// The directory with the key for drafts, which all daemons have.
@@ -49,8 +45,6 @@ pub struct ShardPlace {
     pub ttl: Duration,
     /// Number of connections that read.
     pub readers: usize,
-    /// What this daemon acknowledged when it owned the shard before.
-    pub acknowledged: Arc<Acknowledged>,
 }
 
 /// Locks the directory of a daemon whose stores are not in it.
@@ -85,46 +79,29 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Options { directory, durability } = options_given;
         let directory = files::plain(&directory)?;
-        let (held, state) = connect::claim(&directory).await?;
-        files::check_not_aside(&directory, state)?;
-        files::make_database(&directory)?;
-        let conn = connect::connect_writer(&directory, durability)?;
-        if let Err(refused) = connect::prepare(&conn, &directory, state, &clock) {
-            // Closing also removes a log that the connection made.
-            conn.close()?;
-            return Err(refused);
-        }
-        failpoint::reach("migrated");
-        files::sync_directory(&held, &directory)?;
-        let identity = bring_up_to_date(&conn, &clock)?;
-        let of_readers = directory.clone();
-        let readers = Readers::new(
-            limits::READERS,
-            clock.clone(),
-            Box::new(move || connect::connect_reader(&of_readers, durability)),
-        )?;
-        let home = Home::Files(files::OpenFiles::begin(&directory)?);
+        let claimed = connect::claim(&directory).await?;
+        files::check_not_aside(&directory, claimed.1)?;
+        let held = Box::new(HeldFiles::open(&directory, durability, claimed)?);
         let keys = directory.clone();
-        let parts = Parts { readers, identity, durability, directory, keys, trust: None };
-        // The lock is released when the writer has ended: only then may another daemon open the store.
-        Self::start(conn, home, clock, parts, held)
+        // The lock is the database's, which gives it back when the writer has ended.
+        Self::start(held, clock, Parts { directory, keys, readers: limits::READERS, lock: None })
     }
 
-    /// Opens a shard of a PostgreSQL database, once this daemon has its lease: waits as long as another one has it. The
+    /// Opens a shard of a server's database, once this daemon has its lease: waits as long as another one has it. The
     /// future is the writer, as in `open`, and gives the lease back when it ends. The search index is in the directory.
     ///
     /// # Errors
     ///
     /// `Error::Unreachable` if the database cannot be reached.
     pub async fn open_shard(
-        shard: Shard,
+        shard: Arc<dyn LeasedPlace>,
         directory: PathBuf,
         ttl: Duration,
         clock: Clock,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let mut is_waiting = false;
         let (keys, readers) = (directory.clone(), limits::SHARD_READERS);
-        let place = ShardPlace { shard, keys, directory, ttl, readers, acknowledged: Arc::default() };
+        let place = ShardPlace { shard, keys, directory, ttl, readers };
         loop {
             if let Some(opened) = Self::take_shard(&place, "", clock.clone()).await? {
                 return Ok(opened);
@@ -146,79 +123,52 @@ impl Store {
         daemon: &str,
         clock: Clock,
     ) -> Result<Option<(Self, impl Future<Output = ()> + Send + use<>)>> {
-        let ShardPlace { shard, directory, keys, ttl, readers, acknowledged } = place.clone();
+        let ShardPlace { shard, directory, keys, ttl, readers } = place.clone();
         let directory = files::plain(&directory)?;
-        let (held, _) = connect::claim(&directory).await?;
+        let (lock, _) = connect::claim(&directory).await?;
         let owner = format!("{daemon}.{}", fresh_id().simple());
-        let ownership = Ownership { shard, owner, ttl, trust: Arc::new(Trust::new(acknowledged)) };
-        let taking = ownership.clone();
-        let taken = match alone(move || taking.set_up_and_take()).await {
-            Ok(Some(taken)) => taken,
+        let held = match take(&shard, owner, ttl).await {
+            Ok(Some(held)) => held,
             Ok(None) | Err(Error::Busy(_)) => return Ok(None),
-            Err(Error::ReadOnly) => {
-                return Err(Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()));
-            }
             Err(error) => return Err(error),
         };
-        let opening = ownership.clone();
-        let opened = alone(move || Self::start_shard(taken, opening, clock, [directory, keys], held, readers)).await;
+        let giving_back = held.giving_back();
+        let parts = Parts { directory, keys, readers, lock: Some(lock) };
+        let opened = alone(move || Self::start(held, clock, parts)).await;
         // Another daemon may be able to open it.
         if opened.is_err()
-            && let Err(error) = alone(move || ownership.give_back()).await
+            && let Err(error) = alone(giving_back).await
         {
             tracing::debug!(%error, "the lease of a shard that cannot be opened runs out");
         }
         opened.map(Some)
     }
 
-    /// Prepares a shard that was taken, and starts its writer.
-    fn start_shard(
-        (conn, taken): (Connection, Taken),
-        ownership: Ownership,
-        clock: Clock,
-        [directory, keys]: [PathBuf; 2],
-        held: std::fs::File,
-        readers: usize,
-    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
-        let (shard, trust) = (ownership.shard.clone(), Arc::clone(&ownership.trust));
-        let identity = prepare_shard(&conn, taken, shard.name(), &clock)?;
-        let durability = connect::durability_of_server(&conn)?;
-        trust.note_durable(durability == Durability::Full);
-        // Time limits begin anew as late as can be.
-        complete(&conn, &clock)?;
-        let reading = Arc::clone(&trust);
-        let connect = move || shard.connect_shared(Role::Reader, Some(Arc::clone(&reading)));
-        let open = Box::new(move || Ok(Connection::Postgres(Box::new(connect()?))));
-        let readers = Readers::of_shard(readers, clock.clone(), open, Arc::clone(&trust));
-        let parts = Parts { readers, identity, durability, directory, keys, trust: Some(trust) };
-        Self::start(conn, Home::Shard(Box::new(ownership)), clock, parts, held)
-    }
-
-    /// Starts the writer on a connection to a store that is complete.
+    /// Brings a store that is held up to date, and starts its writer.
     fn start(
-        conn: Connection,
-        home: Home,
+        held: Box<dyn HeldStore>,
         clock: Clock,
         parts: Parts,
-        held: std::fs::File,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
-        let Parts { readers, identity, durability, directory, keys, trust } = parts;
+        let Parts { directory, keys, readers, lock } = parts;
+        let identity = prepare(&*held, &clock)?;
         let health = Arc::new(Health::default());
-        let state = Arc::clone(&health);
+        let now = clock.clone();
+        let begin_anew = Box::new(move |conn: &Connection| identity::begin_anew(conn, &now));
+        let Serving { database, engine, readers } = held.serve(readers, &clock, Arc::clone(&health), begin_anew)?;
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);
         }
         let committed = Committed::new(secrets);
-        committed.memberships.load(&conn)?;
-        let is_sqlite = conn.is_sqlite();
-        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), home, committed.clone())?;
+        committed.memberships.load(database.connection())?;
+        let (writer, handle, announced, owner) = Writer::new(database, clock, Arc::clone(&health), committed.clone())?;
         let Committed { recent, ring, memberships, quotas, secrets } = committed;
+        let (state, is_leased) = (Arc::clone(&health), engine.is_leased());
         let shared = Shared {
             writer: handle,
             readers,
             identity,
-            durability,
             announced,
             health,
             recent,
@@ -228,8 +178,7 @@ impl Store {
             secrets,
             directory,
             keys,
-            is_sqlite,
-            trust,
+            engine,
             scrub: Scrub::new(),
             search: SearchState::new(),
             ending: tokio::sync::Mutex::default(),
@@ -242,7 +191,7 @@ impl Store {
             let run = move || {
                 writer.run();
                 // Only then may another daemon open the store.
-                drop(held);
+                drop(lock);
                 // Nobody may be waiting for the end.
                 let _ = ended.send(());
             };
@@ -253,7 +202,7 @@ impl Store {
                 ended = end => if ended.is_err() {
                     tracing::error!("the writer ended in a panic: writes are refused until the daemon starts again");
                     // Another daemon takes a shard.
-                    if !is_sqlite {
+                    if is_leased {
                         state.set(WriteState::LeaseLost);
                     }
                 },
@@ -264,50 +213,47 @@ impl Store {
     }
 }
 
-/// Brings the content of files up to date that have all migrations. Returns their identity.
-pub(super) fn bring_up_to_date(conn: &Connection, clock: &Clock) -> Result<Identity> {
-    complete(conn, clock)?;
-    connect::clear_backup_mark(conn, |conn| identity::begin_anew(conn, clock))?;
-    identity::load_or_create(conn, clock)
+/// Takes a shard, once; none while another daemon has it.
+pub(super) async fn take(
+    shard: &Arc<dyn LeasedPlace>,
+    owner: String,
+    ttl: Duration,
+) -> Result<Option<Box<dyn HeldStore>>> {
+    let shard = Arc::clone(shard);
+    alone(move || shard.take(owner, ttl)).await.map_err(|error| match error {
+        Error::ReadOnly => Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()),
+        error => error,
+    })
 }
 
-/// Brings the schema of a shard that was taken up to date. Returns its identity.
-pub(super) fn prepare_shard(conn: &Connection, taken: Taken, shard: &str, clock: &Clock) -> Result<Identity> {
-    connect::prepare_shard(conn, shard, clock)?;
+/// Brings a store that is held up to date. Returns its identity.
+pub(super) fn prepare(held: &dyn HeldStore, clock: &Clock) -> Result<Identity> {
+    held.prepare(clock)?;
     failpoint::reach("migrated");
-    check_head(conn)?;
-    conn.note_server(|conn| match taken {
-        Taken { may_lack: true, .. } => {
-            tracing::warn!(
-                "the database was promoted, recovered or restored since its newest event: it may lack what was \
-                 acknowledged, and the store gets a new identity"
-            );
-            identity::begin_anew(conn, clock)
-        }
-        Taken { is_moved: true, .. } => {
-            tracing::info!("the database is another server, and has what was acknowledged");
-            Ok(())
-        }
-        Taken { .. } => Ok(()),
-    })?;
+    let conn = held.connection();
+    held.settle(engine::scalar(NEWEST).one(conn)?, &|conn| identity::begin_anew(conn, clock))?;
     let transaction = conn.transaction()?;
     let identity = identity::load_or_create(&transaction, clock)?;
     transaction.commit()?;
+    // Time limits begin anew as late as can be.
+    complete(conn, clock)?;
     Ok(identity)
 }
 
-/// What a store has besides its writer.
+/// What a store has besides what holds it.
 struct Parts {
-    readers: Readers,
-    identity: Identity,
-    durability: Durability,
     directory: PathBuf,
     keys: PathBuf,
-    trust: Option<Arc<Trust>>,
+    /// The number of connections that read.
+    readers: usize,
+    /// The lock of a directory that has not the store itself.
+    lock: Option<std::fs::File>,
 }
 
+const NEWEST: &str = "select coalesce(max(seq), 0) from event";
+
 /// Completes the content of a store that no longer, or not yet, has all that this version writes.
-pub(super) fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
+fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
     let transaction = conn.transaction()?;
     ahead::lower_times(&transaction, clock)?;
     restart_timeouts(&transaction, clock.now())?;
@@ -315,20 +261,6 @@ pub(super) fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
     blob_uses::complete(conn)?;
     usage_totals::count(conn)
 }
-
-/// Compares the newest event with the row of the shard, in a statement of its own: that which took the lease may have
-/// waited for a commit that it does not see.
-fn check_head(conn: &Connection) -> Result<()> {
-    let newest: Seq = engine::scalar(NEWEST).one(conn)?;
-    match conn.leased_head() {
-        Some(head) if head != newest => {
-            Err(Error::Open(format!("the shard has events up to {newest}, and its lease says {head}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-const NEWEST: &str = "select coalesce(max(seq), 0) from event";
 
 /// Runs work that blocks in a thread without a runtime.
 pub(super) async fn alone<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -2,11 +2,7 @@
 
 use super::Store;
 use super::checked::Checked;
-use super::engine::home::Ownership;
-use super::engine::postgres::client::Client;
-use super::engine::postgres::lease::Trust;
-use super::engine::postgres::schema;
-use super::engine::postgres::shard::{Role, Shard};
+use super::engine::database::LeasedPlace as _;
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
 use super::erasure::plan::EraseTarget;
 use super::ledger::append::AppendInput;
@@ -18,7 +14,12 @@ use super::writer::Mutation;
 use crate::clock::Clock;
 use crate::model::message;
 use crate::model::part::{Media, MediaSource, NewPart, PartBody};
+use longhand_engine_postgres::Shard;
+use longhand_engine_postgres::client::Client;
+use longhand_engine_postgres::schema;
+use longhand_engine_postgres::shard::Role;
 use regex::Regex;
+use std::sync::Arc;
 
 #[expect(dead_code, reason = "tests of daemons use the rest")]
 #[path = "../../../tests/it/postgres.rs"]
@@ -107,7 +108,7 @@ async fn postgresql_prepares_every_statement_of_the_ledger() {
 #[tokio::test]
 async fn the_schemas_of_both_engines_are_equal() {
     let Some(client) = migrated("schemas") else { return };
-    let theirs = Connection::Postgres(Box::new(client));
+    let theirs = Connection::Server(Box::new(client));
     let ours = Connection::open_in_memory().expect("a database");
     for (_, statements) in connect::MIGRATIONS {
         ours.execute_batch(statements).expect("migrated");
@@ -160,7 +161,7 @@ const SAME: [(&str, &str); 4] = [
 async fn opened(name: &str, folder: &tempfile::TempDir) -> Option<(Store, tokio::task::JoinHandle<()>)> {
     let shard = Shard::new(&server::Server::shared()?.url(), name).expect("an address");
     let lease = std::time::Duration::from_secs(60);
-    let opened = Store::open_shard(shard, folder.path().to_owned(), lease, Clock::default()).await;
+    let opened = Store::open_shard(Arc::new(shard), folder.path().to_owned(), lease, Clock::default()).await;
     let (store, writer) = opened.expect("the shard opens");
     Some((store, tokio::spawn(writer)))
 }
@@ -282,17 +283,18 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
 fn a_transaction_that_was_given_up_is_over_when_the_next_one_begins() {
     let Some(server) = server::Server::shared() else { return };
     let shard = Shard::new(&server.url(), "given_up").expect("an address");
-    let (owner, ttl) = ("somebody".to_owned(), std::time::Duration::from_secs(60));
-    let trust = std::sync::Arc::new(Trust::new(std::sync::Arc::default()));
-    let ownership = Ownership { shard, owner, ttl, trust };
-    let (conn, _) = ownership.set_up_and_take().expect("reached").expect("taken");
-    conn.execute_batch("create table given (number bigint)").expect("made");
+    let taken = shard.take("somebody".to_owned(), std::time::Duration::from_secs(60));
+    let held = taken.expect("reached").expect("taken");
+    let client = held.connection().server::<Client>().expect("a client");
+    client.execute_batch("create table given (number bigint)").expect("made");
     for number in [1, 2] {
-        conn.begin_batch().expect("begun");
-        conn.execute_batch(&format!("insert into given values ({number})")).expect("inserted");
+        client.begin().expect("begun");
+        client.execute_batch(&format!("insert into given values ({number})")).expect("inserted");
     }
-    conn.commit_batch(0).expect("committed");
-    let numbers = scalar::<i64>("select number from given").all(&conn).expect("read");
+    client.commit(Some(0)).expect("committed");
+    let numbers = scalar::<i64>("select number from given").all(held.connection()).expect("read");
     assert_eq!(numbers, [2]);
-    conn.close().expect("closed");
+    let giving_back = held.giving_back();
+    drop(held);
+    giving_back().expect("given back");
 }

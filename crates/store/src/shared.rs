@@ -1,11 +1,11 @@
 //! What all handles of an open store share, and the access of reads and mutations to it.
 
+use super::engine::Reader;
+use super::engine::database::Engine;
 use super::engine::health::Health;
-use super::engine::postgres::lease::Trust;
 use super::engine::readers::Readers;
-use super::engine::{Durability, Reader};
 use super::erasure::steps::Erasing;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::identity::Identity;
 use super::ledger::quotas::Quotas;
@@ -15,7 +15,6 @@ use super::ledger::secrets::Secrets;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
 use super::search::state::SearchState;
-use super::write_state::WriteState;
 use super::writer::{Announced, Mutation, WriterHandle};
 use std::sync::Arc;
 
@@ -24,7 +23,6 @@ pub(super) struct Shared {
     pub(super) writer: WriterHandle,
     pub(super) readers: Readers,
     pub(super) identity: Identity,
-    pub(super) durability: Durability,
     pub(super) announced: Announced,
     pub(super) health: Arc<Health>,
     pub(super) recent: Arc<Recent>,
@@ -35,10 +33,7 @@ pub(super) struct Shared {
     pub(super) directory: std::path::PathBuf,
     /// The directory with the key for drafts.
     pub(super) keys: std::path::PathBuf,
-    /// False for a shard of PostgreSQL, of which only the search index is in the directory.
-    pub(super) is_sqlite: bool,
-    /// The trust in the lease of a shard.
-    pub(super) trust: Option<Arc<Trust>>,
+    pub(super) engine: Arc<dyn Engine>,
     pub(super) scrub: Scrub,
     pub(super) search: SearchState,
     /// Held while what has expired is ended: two at once would put off what the other one is about to end.
@@ -50,23 +45,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What acknowledged writes survive: by the newest settings of a server.
-    pub(super) fn durability(&self) -> Durability {
-        match &self.trust {
-            Some(trust) if trust.is_durable() => Durability::Full,
-            Some(_) => Durability::ProcessCrash,
-            None => self.durability,
-        }
-    }
-
-    /// An error if another daemon may own the shard.
-    pub(super) fn check_owned(&self) -> Result<()> {
-        match &self.trust {
-            Some(trust) if !trust.holds() => Err(Error::Stopped(WriteState::LeaseLost)),
-            _ => Ok(()),
-        }
-    }
-
     pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.readers.reading(read).await
     }

@@ -4,10 +4,10 @@ use super::engine::{self, files};
 use super::erasure::{apply, candidates, plan, rows, session, steps};
 use super::integrity::{committed, log_check, run_rows, verify};
 use super::ledger::{
-    access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, claiming,
-    clock_segments, compactions, conversation, counts, digests, drafts, erased_content, erased_sessions, events,
-    expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages, pairing,
-    policies, position, prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter,
+    access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, chain,
+    claiming, clock_segments, compactions, conversation, counts, digests, drafts, erased_content, erased_sessions,
+    events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages,
+    pairing, policies, position, prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter,
     session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility,
     windows,
 };
@@ -17,7 +17,7 @@ use super::writer::Mutation;
 use super::*;
 use crate::clock::Clock;
 use crate::limits;
-use crate::model::event::EventKind;
+use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::MessageId;
 use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
@@ -327,6 +327,53 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
     assert_eq!(store.upkeep().figures().oldest_read_ms, 0, "a read that ended has no age");
     drop(store);
     writer.await.expect("no panic in the writer");
+}
+
+/// An event that is not linked would be in the chain of whatever mutation follows in the same transaction.
+#[tokio::test]
+async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
+    tokio::spawn(writer);
+    let create = async || store.sessions().create(Checked::own(new_session()), Requester::default()).await;
+    let (one, other) = (create().await.expect("a session").0, create().await.expect("a session").0);
+    let label = |key: SessionKey, ends: Option<SessionKey>| {
+        move |tx: &mut tx::Tx<'_>| {
+            tx.head(key.0)?;
+            let body = EventBody::LabelAdded { label: "tried".to_owned() };
+            tx.event(key.0, &Requester::default(), &body, &chain::Digest::default())?;
+            match ends {
+                Some(ends) => tx.end_mutation(ends.0, &Requester::default(), head::Receipt::default()).map(drop),
+                None => Err(Error::Archived),
+            }
+        }
+    };
+    let write = |apply| store.history().0.write(Mutation::change("test"), apply);
+    let is_bug = |outcome: Result<()>| matches!(outcome, Err(Error::Bug(_)));
+    // The writer waits, so that what follows is one batch.
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let first = store.history().0.write(Mutation::change("test"), move |_| {
+        drop(waits.lock().map(|waits| waits.recv()));
+        Ok(())
+    });
+    let rest = async {
+        let go = async { drop(go) };
+        let all =
+            futures::join!(write(label(one, None)), write(label(one, Some(one))), write(label(one, Some(other))), go);
+        assert!(is_bug(all.0), "refused behind its event");
+        all.1.expect("a mutation of its own");
+        assert!(is_bug(all.2), "an event of another session");
+    };
+    futures::join!(first, rest).0.expect("it waited");
+    for key in [one, other] {
+        let (found, mut findings) = tokio::sync::mpsc::channel(9);
+        let checked = store.upkeep().verify(Some(key), found).await.expect("verified");
+        assert_eq!((checked.findings, findings.recv().await), (0, None));
+    }
+    let revision = async |key| store.sessions().get(key).await.expect("a session").0.revision;
+    assert_eq!((revision(one).await, revision(other).await), (2, 1));
 }
 
 /// Pages of the log from memory and from the database, at every cursor and for filters of every kind: both are equal,

@@ -1,8 +1,8 @@
 //! Upkeep: checks, backups and figures of the whole store.
 
+use super::engine::connect;
 use super::engine::figures::Figures;
 use super::engine::health::Checkpoints;
-use super::engine::{self, connect, files};
 use super::error::Result;
 use super::integrity::copies::{CheckedCopy, OnProgress};
 use super::integrity::log_check::Finding;
@@ -69,8 +69,7 @@ impl Upkeep {
 
     /// The database with its version, such as `SQLite 3.51.3`.
     pub async fn database_version(&self) -> Result<String> {
-        let version = if self.0.is_sqlite { connect::LIBRARY } else { connect::SERVER };
-        self.0.reading(|reader| engine::scalar(version).one(reader.conn)).await
+        self.0.reading(|reader| connect::version(reader.conn)).await
     }
 
     /// Rows that reads have fetched since the store was opened.
@@ -80,10 +79,10 @@ impl Upkeep {
 
     /// Bytes of the database and its log on disk.
     pub async fn bytes_on_disk(&self) -> Result<i64> {
-        if !self.0.is_sqlite {
-            return self.0.reading(|reader| engine::scalar(connect::SCHEMA_BYTES).one(reader.conn)).await;
+        match self.0.engine.file_bytes() {
+            Some(bytes) => Ok(bytes),
+            None => self.0.reading(|reader| connect::used_bytes(reader.conn)).await,
         }
-        Ok(self.file_bytes(files::DATABASE).saturating_add(self.log_bytes()))
     }
 
     /// Figures of the writer, the readers and the log.
@@ -92,21 +91,9 @@ impl Upkeep {
         Figures {
             queued_mutations: meter.queued(),
             commits: meter.commits(),
-            log_bytes: self.log_bytes(),
+            log_bytes: self.0.engine.log_bytes(),
             oldest_read_ms: self.0.readers.oldest_read_ms(),
         }
-    }
-
-    fn log_bytes(&self) -> i64 {
-        if !self.0.is_sqlite {
-            return 0;
-        }
-        self.file_bytes(&format!("{}-wal", files::DATABASE))
-    }
-
-    fn file_bytes(&self, name: &str) -> i64 {
-        let metadata = std::fs::metadata(self.0.directory.join(name));
-        metadata.map_or(0, |metadata| i64::try_from(metadata.len()).unwrap_or(i64::MAX))
     }
 
     /// The state of the checkpoints, which copy the write-ahead log into the database.

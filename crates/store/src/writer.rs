@@ -12,11 +12,10 @@ use super::mailbox::{Batch, Bell, Receiver, Sender, mailbox};
 use super::pace::Pace;
 use super::write_state::WriteState;
 use crate::clock::Clock;
-use crate::engine::connect::BUSY_TIMEOUT;
+use crate::engine::database::{Cleaned, Database};
 use crate::engine::figures::{QueuedMutation, WriterMeter};
 use crate::engine::health::Health;
-use crate::engine::home::{Home, Lost};
-use crate::engine::{self, Connection, checkpoint, gaps, shrink};
+use crate::engine::{self, Connection};
 use crate::ledger::claims::Claims;
 use crate::ledger::mark_cache::MarkCache;
 use crate::ledger::quotas::Quotas;
@@ -25,7 +24,7 @@ use crate::ledger::ring::Ring;
 use crate::ledger::secrets::Secrets;
 use crate::ledger::tx::{Counters, Erasing, Finished, Heads, Rules, Tx};
 use crate::ledger::visibility::Memberships;
-use crate::ledger::{approvals, identity, open_messages, runs};
+use crate::ledger::{approvals, open_messages, runs};
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
@@ -244,7 +243,7 @@ impl Ending {
 /// The writer. Once the last handle is dropped, or it is ended, it ends behind all mutations that wait; and when its owner is
 /// gone.
 pub(crate) struct Writer {
-    conn: Connection,
+    database: Box<dyn Database>,
     clock: Clock,
     /// The number of clock leaps after which open messages have got their full timeout again.
     leaps: u64,
@@ -261,7 +260,6 @@ pub(crate) struct Writer {
     work: watch::Sender<()>,
     health: Arc<Health>,
     meter: WriterMeter,
-    home: Home,
     committed: Committed,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
@@ -314,29 +312,29 @@ const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
 pub(crate) const STATEMENTS: &[&str] = &[COUNTERS, CLEANED, SET_CLEAN];
 
 impl Writer {
-    /// Takes the connection; nothing else may write.
+    /// Takes the database; nothing else may write.
     pub(crate) fn new(
-        conn: Connection,
+        database: Box<dyn Database>,
         clock: Clock,
         health: Arc<Health>,
-        home: Home,
         committed: Committed,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
-        let row = engine::query(COUNTERS).one(&conn)?;
+        let row = engine::query(COUNTERS).one(database.connection())?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
         let (sender, queue) = mailbox();
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let (cleaning, cleaned_receiver) = Cleaning::of(&conn)?;
+        let (cleaning, cleaned_receiver) = Cleaning::of(database.connection())?;
         let announced = Announced {
             head_seq: head_receiver,
             newest_event: newest_receiver,
             work: work_receiver,
             cleaned: cleaned_receiver,
         };
+        let interval = database.check_interval();
         let writer = Self {
-            conn,
+            database,
             leaps: clock.leaps(),
             clock,
             heads: Heads::new(),
@@ -350,13 +348,11 @@ impl Writer {
             work,
             health,
             meter: WriterMeter::default(),
-            home,
             committed,
             is_gone: Arc::default(),
             is_ending: Arc::default(),
             cleaning,
         };
-        let interval = writer.home.check_interval();
         let owner = Owner { writer: sender.bell(), is_gone: Arc::clone(&writer.is_gone), interval };
         let room = Room::new(limits::WRITER_QUEUE_BYTES_MAX);
         let is_ending = Arc::clone(&writer.is_ending);
@@ -366,7 +362,6 @@ impl Writer {
 
     /// Commits waiting mutations, batch by batch, until it is ended, or all senders or the owner are gone. It blocks its thread.
     pub(crate) fn run(mut self) {
-        let mut checkpoints = checkpoint::Schedule::default();
         while let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) = {
             let pace = &self.pace;
             self.queue.take(!self.cleaning.goes_on, |tenants| pace.most(tenants))
@@ -375,7 +370,7 @@ impl Writer {
                 self.pace.share(self.clock.now());
             }
             if is_checked {
-                self.check_home(self.counters.next_seq - 1);
+                self.check(self.counters.next_seq - 1);
             }
             if self.is_gone.load(Ordering::Acquire) {
                 break;
@@ -388,180 +383,82 @@ impl Writer {
             if batch.is_empty() {
                 continue;
             }
-            checkpoints.note(batch.iter().map(|envelope| envelope.mutation.bytes).sum());
+            let bytes = batch.iter().map(|envelope| envelope.mutation.bytes).sum();
             self.transact_all(batch);
             if self.heads.len() > limits::HEADS_MAX {
                 self.heads.clear();
             }
             self.marks.trim();
-            // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it:
-            // to take it out after each of many erasures would keep all writes waiting.
-            checkpoints.run(&self.conn, &self.health, || self.cleaning.note(&self.home, &self.conn));
+            if !self.health.writes().is_final() {
+                self.database.batch_ended(bytes);
+            }
         }
-        self.close();
+        // Only what is still there is closed in order.
+        self.check(self.counters.next_seq - 1);
+        self.database.close();
     }
 
-    /// Does what is left to be done with the files, at a check or while it goes on. To give pages of a large file back takes
-    /// as long as many appends: it waits until erasures are over.
+    /// Does what is left to be done, at a check or while it goes on. To give pages of a large file back takes as long as many
+    /// appends: it waits until erasures are over.
     fn clean_or_shrink(&mut self, is_checked: bool, is_idle: bool) {
         if !is_checked && !self.cleaning.goes_on {
             return;
         }
         self.cleaning.goes_on = false;
         if !is_checked {
-            self.check_home(self.counters.next_seq - 1);
+            self.check(self.counters.next_seq - 1);
         }
         if self.health.writes().is_final() {
             return;
         }
         if self.cleaning.is_unclean {
             self.clean();
-        } else if self.cleaning.has_shrunk {
-            match self.empty_log() {
-                Ok(is_empty) => self.cleaning.has_shrunk = !is_empty,
-                Err(error) => tracing::debug!(%error, "the file does not become shorter now"),
-            }
         } else {
-            self.shrink(is_idle);
+            // Many pages while nobody waits, else a few.
+            self.database.shrink(&|| is_idle && self.queue.is_empty());
         }
     }
 
-    /// Gives free pages back to the system: many while nobody waits, else a few. The file ends where the log says once
-    /// the log is emptied, which the next check does.
-    fn shrink(&mut self, is_idle: bool) {
-        match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, || is_idle && self.queue.is_empty()) {
-            Ok(given) => self.cleaning.has_shrunk = given > 0,
-            Err(error) => tracing::debug!(%error, "pages are not given back now"),
-        }
-    }
-
-    /// Makes one step to take what was erased out of the files: a step looks at some pages, and the last one empties the log,
-    /// if no reader needs it. What is left is for the next check, after a restart too.
+    /// Makes one step to take what was erased out of what the store is kept in. What is left is for the next check, after a
+    /// restart too.
     fn clean(&mut self) {
-        let step = match self.clean_pages() {
-            Ok(true) => {
-                self.cleaning.goes_on = true;
-                Ok(())
+        let cleaned = self.database.clean().and_then(|cleaned| {
+            match cleaned {
+                Cleaned::Partly => self.cleaning.goes_on = true,
+                Cleaned::Blocked => {}
+                Cleaned::Unable => self.cleaning.is_unclean = false,
+                Cleaned::Fully => self.note_cleaned()?,
             }
-            Ok(false) => self.finish_cleaning(),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = step {
+            Ok(())
+        });
+        if let Err(error) = cleaned {
             let error = match error {
-                Error::Full | Error::ReadOnly | Error::Disk(_) => self.roll_back(error, false),
+                Error::Full | Error::ReadOnly | Error::Disk(_) => self.give_up(error, false),
                 error => error,
             };
             tracing::warn!(%error, "files still have bytes of erased content");
         }
     }
 
-    /// Overwrites copies of erased rows on some pages. True if more pages are left.
-    fn clean_pages(&mut self) -> Result<bool> {
-        match self.home.log() {
-            Some(log) if gaps::can_be_cleaned() => Ok(!self.cleaning.gaps.clean(&self.conn, Some(log))?),
-            _ => Ok(false),
-        }
-    }
-
-    /// Empties the log, and notes that no file has anything of what was erased.
-    fn finish_cleaning(&mut self) -> Result<()> {
-        if !self.empty_log()? {
-            return Ok(());
-        }
-        self.cleaning.has_shrunk = false;
-        if self.conn.is_sqlite() && !gaps::can_be_cleaned() {
-            self.cleaning.is_unclean = false;
-            return Ok(());
-        }
+    /// Notes that nothing is left of what was erased.
+    fn note_cleaned(&mut self) -> Result<()> {
         failpoint::reach("erase.emptied");
-        let transaction = self.conn.transaction()?;
+        let conn = self.database.connection();
+        let transaction = conn.transaction()?;
         engine::query(SET_CLEAN).run(&transaction)?;
         transaction.commit()?;
         failpoint::reach("erase.clean");
         self.cleaning.is_unclean = false;
-        let row = engine::query(CLEANED).one(&self.conn)?;
+        let row = engine::query(CLEANED).one(conn)?;
         self.cleaning.cleaned.send_replace(row.get(0)?);
         Ok(())
     }
 
-    /// Copies all of the log into the database, and empties it. False if a reader still needs an earlier state.
-    fn empty_log(&mut self) -> Result<bool> {
-        self.cleaning.note(&self.home, &self.conn);
-        let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
-        let is_empty = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT)?;
-        self.home.log_was_emptied();
-        Ok(is_empty)
-    }
-
-    /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
-    /// or if the log's name belongs to another file, that could lose the content of the log.
-    fn close(mut self) {
-        self.check_home(self.counters.next_seq - 1);
-        if self.health.writes().is_final() {
-            if self.conn.is_sqlite() {
-                tracing::error!("the log is left as it is: the next start reads what it holds");
-                std::mem::forget(self.conn);
-            }
-            return;
-        }
-        if self.conn.is_sqlite()
-            && let Err(error) = self.conn.execute_batch("pragma optimize")
-        {
-            tracing::debug!(%error, "optimize on close");
-        }
-        failpoint::reach("checkpoint");
-        if let Err(error) = self.conn.close() {
-            tracing::warn!(%error, "closing the database");
-        }
-    }
-
     /// Stops acknowledging if the store, whose newest event has this number, is no longer where a restart would find it.
-    fn check_home(&mut self, newest: Seq) {
-        if self.health.writes().is_final() {
-            return;
+    fn check(&mut self, newest: Seq) {
+        if !self.health.writes().is_final() {
+            self.database.check(newest);
         }
-        match self.home.check(&self.conn) {
-            Ok(()) => {}
-            Err(Lost::Home(state, what)) => {
-                tracing::error!(what, "the store is no longer where it was");
-                self.health.set(state);
-            }
-            Err(Lost::Connection) => drop(self.connect_again(&[newest])),
-        }
-    }
-
-    /// Connects to a database again, and takes the lease again. Then the newest event is known: of a transaction whose
-    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged; another server
-    /// than before may have.
-    fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
-        let Home::Shard(ownership) = &self.home else {
-            return Err(Error::Bug("files have no connection that can be lost"));
-        };
-        tracing::warn!("the connection to the database is lost");
-        let (conn, taken) = ownership.take_again().inspect_err(|_| self.health.set(WriteState::LeaseLost))?;
-        self.conn = conn;
-        let head = self.conn.leased_head().unwrap_or_default();
-        if expected.contains(&head) && !taken.may_lack {
-            if taken.is_moved {
-                tracing::warn!(head, "the database is another server, and has what was acknowledged");
-                self.conn.note_server(|_| Ok(()))?;
-            }
-            tracing::info!("connected to the database again");
-            ownership.trust.believe();
-            return Ok(head);
-        }
-        tracing::error!(
-            head,
-            ?expected,
-            "the database lacks what was acknowledged, or may lack it: the store gets a new identity"
-        );
-        let noted = self.conn.note_server(|conn| identity::begin_anew(conn, &self.clock));
-        if let Err(error) = noted.and_then(|()| self.conn.release()) {
-            tracing::error!(%error, "the new identity is written at the next start");
-        }
-        ownership.trust.lose();
-        self.health.set(WriteState::LeaseLost);
-        Err(Error::Stopped(WriteState::LeaseLost))
     }
 
     /// One transaction for all mutations; if it fails, one for each, so that a bad one affects only itself.
@@ -579,7 +476,7 @@ impl Writer {
         for mut envelope in batch {
             let mut outcome = self.transact(std::slice::from_mut(&mut envelope));
             // Nothing of it was written, and there is a connection again.
-            if matches!(outcome, Err(Error::Unreachable(_))) && self.conn.is_idle() {
+            if matches!(outcome, Err(Error::Unreachable(_))) && self.database.connection().is_idle() {
                 outcome = self.transact(std::slice::from_mut(&mut envelope));
             }
             envelope.answer(outcome.err());
@@ -595,23 +492,19 @@ impl Writer {
         let could_write = leaps == self.leaps && self.health.writes() == WriteState::Accepted;
         let finished = match self.apply_all(batch, now, could_write) {
             Ok(finished) => finished,
-            Err(error) => return Err(self.roll_back(error, false)),
+            Err(error) => return Err(self.give_up(error, false)),
         };
         let applied = self.clock.now();
         self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
         let newest = finished.counters.next_seq - 1;
-        if let Err((error, was_committing)) = self.commit(batch, newest)
-            && !self.is_committed(&error, was_committing, newest)?
-        {
-            return Err(self.roll_back(error, was_committing));
-        }
+        self.commit(batch, newest).inspect_err(|_| self.forget())?;
         let end = self.clock.now();
         self.meter.committed(now, end);
         self.pace.measure(batch.len(), now, applied, end);
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
         self.leaps = leaps;
         // Content in files that can no longer be found is lost after a restart.
-        self.check_home(newest);
+        self.check(newest);
         if self.health.writes().is_final() {
             self.forget();
             return Err(Error::Uncertain);
@@ -638,49 +531,26 @@ impl Writer {
             self.work.send_replace(());
         }
         // It is there, and readers see it. Who wrote it learns that a failover may still lose it.
-        if self.conn.was_doubted() { Err(Error::Uncertain) } else { Ok(()) }
+        if self.database.was_doubted() { Err(Error::Uncertain) } else { Ok(()) }
     }
 
-    /// Commits what was written. The second value of an error is true if the commit itself failed.
-    fn commit(&mut self, batch: &[Envelope], newest: Seq) -> std::result::Result<(), (Error, bool)> {
+    /// Commits what was written.
+    fn commit(&mut self, batch: &[Envelope], newest: Seq) -> Result<()> {
+        let before = self.counters.next_seq - 1;
         let fails = |point| batch.iter().any(|envelope| envelope.mutation.fails(point));
         batch.iter().for_each(|envelope| envelope.mutation.reach("uncommitted"));
         if fails("full") {
-            return Err((Error::Full, false));
+            return Err(self.database.give_up(Error::Full, before, false));
         }
         if fails("refused") {
-            return Err((Error::Database("refused".to_owned()), false));
+            return Err(self.database.give_up(Error::Database("refused".to_owned()), before, false));
         }
-        self.conn.before_commit(newest).map_err(|error| (error, false))?;
-        self.conn.commit_batch(newest).map_err(|error| (error, true))?;
-        match fails("unsynced") {
-            true => Err((Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true }), true)),
-            false => Ok(()),
+        self.database.commit(before, newest)?;
+        if fails("unsynced") {
+            let error = Error::Disk(DiskFailure { message: "not synced".to_owned(), may_be_of_sync: true });
+            return Err(self.database.give_up(error, before, true));
         }
-    }
-
-    /// True if a transaction is committed although its commit had no answer. It is known once the lease is taken again,
-    /// by the newest event: with this number, or, as before, one with a lower number.
-    fn is_committed(&mut self, error: &Error, was_committing: bool, newest: Seq) -> Result<bool> {
-        if !was_committing || !matches!(error, Error::Unreachable(_)) {
-            return Ok(false);
-        }
-        let before = self.counters.next_seq - 1;
-        let is_doubted = self.conn.was_doubted();
-        // A transaction without an event has left nothing by which it can be found.
-        match self.connect_again(&[before, newest]) {
-            Ok(head) if newest > before => {
-                // The warning came before the connection ended.
-                if is_doubted {
-                    self.conn.doubt();
-                }
-                Ok(head == newest)
-            }
-            _ => {
-                self.forget();
-                Err(Error::Uncertain)
-            }
-        }
+        Ok(())
     }
 
     /// Drops what is kept in memory of sessions: it may be newer than the database.
@@ -690,51 +560,28 @@ impl Writer {
         self.committed.recent.forget();
     }
 
-    /// Rolls back, and returns the error that describes the state of the transaction. SQLite rolls back cleanly if a
-    /// disk is full or takes no writes: the next commit overwrites the written part of the log. After a failed sync the
-    /// log may contain the commit, and the result of a later sync proves nothing about it.
-    fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
+    /// Undoes the transaction, and returns the error that describes its state.
+    fn give_up(&mut self, error: Error, was_committing: bool) -> Error {
         self.forget();
-        if matches!(error, Error::Unreachable(_)) && !was_committing {
-            let newest = self.counters.next_seq - 1;
-            return self.connect_again(&[newest]).err().unwrap_or(error);
-        }
-        if let Err(error) = self.conn.roll_back() {
-            tracing::debug!(%error, "nothing to roll back");
-        }
-        let (state, reply_error) = match error {
-            Error::Full => (WriteState::StorageFull, Error::Full),
-            Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
-            Error::Disk(DiskFailure { may_be_of_sync: false, .. }) if self.home.is_read_only() => {
-                (WriteState::StorageReadOnly, Error::ReadOnly)
-            }
-            Error::Disk(_) => {
-                tracing::error!(%error, "the disk failed");
-                let reply_error =
-                    if was_committing { Error::Uncertain } else { Error::Stopped(WriteState::DiskFailed) };
-                (WriteState::DiskFailed, reply_error)
-            }
-            Error::Stopped(state) => (state, error),
-            _ => return error,
-        };
-        self.health.set(state);
-        reply_error
+        self.database.give_up(error, self.counters.next_seq - 1, was_committing)
     }
 
     /// Writes the rows of all mutations, without the commit.
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
-        self.conn.begin_batch()?;
+        self.database.begin()?;
         let kept = (&mut self.heads, &mut self.marks);
         let Committed { quotas, secrets, .. } = &self.committed;
         let rules = Rules { quotas, secrets };
-        let mut tx = Tx::new(&self.conn, kept, self.counters.clone(), self.claims.clone(), (now, rules));
+        let mut tx =
+            Tx::new(self.database.connection(), kept, self.counters.clone(), self.claims.clone(), (now, rules));
         if !could_write {
             restart_timeouts(tx.conn, now)?;
         }
         for envelope in batch {
             envelope.call.apply(&mut tx)?;
+            tx.check_ended()?;
         }
         tx.finish()
     }

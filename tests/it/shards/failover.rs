@@ -6,11 +6,13 @@ use crate::postgres::{self, Server};
 use crate::support::soon;
 use longhand::clock::Clock;
 use longhand::model::message::{NewMessage, Role};
-use longhand::store::{self, Durability, Shard, Store};
+use longhand::postgres::Shard;
+use longhand::store::{self, Durability, Store};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Executor as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -41,7 +43,8 @@ struct Opened {
 
 async fn open(address: &Path, folder: &Path) -> Opened {
     let shard = Shard::new(&postgres::url(address), "moved").expect("a shard");
-    let opened = soon("the lease", Store::open_shard(shard, folder.to_owned(), LEASE, Clock::default())).await;
+    let opened =
+        soon("the lease", Store::open_shard(Arc::new(shard), folder.to_owned(), LEASE, Clock::default())).await;
     let (store, writer) = opened.expect("the shard opens");
     Opened { store, writer: tokio::spawn(writer) }
 }

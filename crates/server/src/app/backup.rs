@@ -17,9 +17,9 @@ pub enum BackupItem {
 }
 
 impl Daemon<'_> {
-    /// True for a store in files, which is no shard.
-    pub fn store_is_sqlite(self) -> bool {
-        self.caller.store().is_sqlite()
+    /// True for a store that is a shard, and not in files.
+    pub fn has_shard(self) -> bool {
+        self.caller.store().is_leased()
     }
 
     /// Makes a verified backup in a new file of the daemon's machine; the receiver gets its progress, and its end last.

@@ -1,6 +1,6 @@
 //! Which shard a daemon takes, gives up or hands to another one: evenly, and one at a time.
 
-use crate::store::{DaemonEntry, ShardEntry, Survey};
+use crate::postgres::{DaemonEntry, ShardEntry, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a daemon does next.
@@ -132,7 +132,7 @@ pub fn returning(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{DaemonEntry, ShardEntry, ShardFailure};
+    use crate::postgres::{DaemonEntry, ShardEntry, ShardFailure};
     use std::time::Duration;
 
     /// A survey of daemons by their ids, and of shards by their owners, destinations and pins.

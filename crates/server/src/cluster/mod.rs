@@ -21,7 +21,7 @@ use crate::app::access::Access;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::grpc::{self, Backend, Services};
 use crate::limits;
-use crate::store::{DaemonEntry, Registry, ShardFailure, Survey};
+use crate::postgres::{DaemonEntry, Registry, ShardFailure, Survey};
 use body::Watched;
 use call::Head;
 use forward::{Channels, Sent};

@@ -12,7 +12,7 @@ use crate::grpc;
 use crate::model::access::Scope;
 use crate::model::ids::SessionId;
 use crate::pb::{self, scopes};
-use crate::store;
+use crate::postgres;
 use http::{Request, Response};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -140,7 +140,7 @@ impl Cluster {
 
     /// The shard with what belongs to no session.
     pub(super) fn home(&self) -> String {
-        store::shard_name(1)
+        postgres::shard_name(1)
     }
 
     pub(super) async fn at(&self, shard: &str, mut call: Call) -> Result<Response<Body>, Status> {

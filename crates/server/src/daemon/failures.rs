@@ -2,7 +2,7 @@
 //! was wrong may have been its directory.
 
 use crate::limits;
-use crate::store::ShardFailure;
+use crate::postgres::ShardFailure;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;

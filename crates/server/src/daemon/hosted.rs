@@ -120,7 +120,7 @@ impl Hosted {
         let store = self.app.store().clone();
         async move {
             let state = store.stopped().await;
-            if store.is_sqlite() || state != WriteState::LeaseLost {
+            if !store.is_leased() || state != WriteState::LeaseLost {
                 drop(store);
                 std::future::pending().await
             }
@@ -145,9 +145,9 @@ impl Hosted {
 /// database. What still holds a shard, such as an answer that its client does not take, or the search index, which lets all
 /// other threads go first, keeps it from others for a moment only.
 async fn end(store: Store, mut writer: JoinHandle<()>) {
-    let is_sqlite = store.is_sqlite();
+    let is_leased = store.is_leased();
     let ending = store.close();
-    if !is_sqlite {
+    if is_leased {
         if tokio::time::timeout(Duration::from_millis(limits::STOP_CLIENTS_MS), &mut writer).await.is_ok() {
             return;
         }

@@ -1,8 +1,9 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
+pub use crate::postgres::Shard;
 pub use crate::store::{
     CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, Migrated, MigrationProgress, NamedRow, Place, Restored,
-    Shard, examine, restore,
+    examine, restore,
 };
 
 use crate::clock::{Clock, fresh_id};

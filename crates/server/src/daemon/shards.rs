@@ -7,7 +7,8 @@ use super::hosted::{Hosted, Setup};
 use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
 use crate::grpc;
 use crate::limits;
-use crate::store::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, ShardPlace, Store, Survey};
+use crate::postgres::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, Survey};
+use crate::store::{self, ShardPlace, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -256,17 +257,19 @@ impl Shards {
     /// Reads the access tokens, unless the shard that has them is served here: then they are in memory with each change.
     /// False while that shard is taken or given up, or has no tables.
     async fn learn_access_tokens(&self, survey: &Survey) -> Result<bool, store::Error> {
-        let home = store::shard_name(1);
+        let home = postgres::shard_name(1);
         if self.busy.contains(&home) {
             return Ok(false);
         }
         if self.hosted.contains_key(&home) || survey.shards.is_empty() {
             return Ok(true);
         }
-        let stored = store::access_tokens_of(self.cluster.registry()).await?;
-        let is_known = stored.is_some();
-        stored.into_iter().for_each(|stored| self.setup.entrance.keep_access_tokens(stored));
-        Ok(is_known)
+        let registry = self.cluster.registry();
+        if !registry.has_home().await? {
+            return Ok(false);
+        }
+        self.setup.entrance.keep_access_tokens(store::access_tokens_of(&registry.home).await?);
+        Ok(true)
     }
 
     /// Opens the only shard. What copies a store into it, or died while it did, has its lease for a while.
@@ -312,13 +315,13 @@ impl Shards {
         let acknowledged = Arc::clone(self.acknowledged.entry(shard.clone()).or_default());
         async move {
             let taken = async {
-                let of = Shard::new(&database, &shard)?;
-                let place = ShardPlace { shard: of, directory, keys, ttl: lease, readers, acknowledged };
+                let of = Arc::new(Shard::new(&database, &shard)?.with_acknowledged(acknowledged));
+                let place = ShardPlace { shard: of, directory, keys, ttl: lease, readers };
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
                     return Ok(None);
                 };
                 let hosted = Hosted::start(opened, &setup).await?;
-                if shard == store::shard_name(1) {
+                if shard == postgres::shard_name(1) {
                     match hosted.app.store().access_tokens().all().await {
                         Ok(stored) => setup.entrance.keep_access_tokens(stored),
                         Err(error) => {

@@ -21,7 +21,7 @@ pub(super) fn create(
         let message = "a backup can be requested on the daemon's Unix socket only: the daemon writes the file";
         return Err(Error::new(Reason::SocketRequired, message).into());
     }
-    if caller.daemon().store_is_sqlite() && request.get_ref().shard.is_some() {
+    if !caller.daemon().has_shard() && request.get_ref().shard.is_some() {
         return Err(Error::field("shard", "a store in files has no shards").into());
     }
     let items = caller.daemon().create_backup(&request.get_ref().path)?;

@@ -217,7 +217,7 @@ impl Losing {
 pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
     let conn = reader.conn;
     let keys: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
-    if !conn.is_sqlite() && group.len() > 1 {
+    if conn.reads_ahead() && group.len() > 1 {
         let rows = List::of_integers(group.iter().map(|(_, reached)| reached.row));
         let mut blobs = Vec::new();
         for row in reader.all(engine::query(BLOBS).bind(rows))? {

@@ -58,7 +58,7 @@ fn of_revisions(key: i64, revisions: &[Revision]) -> Vec<Vec<Parameter<'static>>
 /// Reads at once what most events of a session have beside them.
 fn read_ahead(reader: &mut Reader<'_>, key: i64, events: &[(Revision, Row, EventBody)]) -> Result<()> {
     let conn = reader.conn;
-    if conn.is_sqlite() {
+    if !conn.reads_ahead() {
         return Ok(());
     }
     let (mut before, mut appended, mut marked) = (Vec::new(), Vec::new(), Vec::new());

@@ -20,8 +20,6 @@ use tokio::sync::mpsc;
 const INTEGRITY: &str = "pragma integrity_check(20)";
 const FOREIGN_KEYS: &str = "pragma foreign_key_check";
 const HEAD: &str = "select coalesce(max(seq), 0) from event";
-/// Steps of a statement between two looks at the request to end it.
-const INTERRUPT_STEPS: i32 = 10_000;
 
 /// The progress of a backup or of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +72,7 @@ impl Interrupt {
     /// The interrupt of the statement that a connection runs; the connection runs no statement after that.
     pub(crate) fn of(conn: &Connection) -> Result<Self> {
         let (interrupt, is_ended) = Self::new();
-        conn.sqlite()?.progress_handler(INTERRUPT_STEPS, Some(is_ended))?;
+        conn.interrupt_when(is_ended)?;
         Ok(interrupt)
     }
 }

@@ -559,6 +559,9 @@ impl<'a> Tx<'a> {
 
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
     pub(crate) fn end_mutation(&mut self, key: i64, caller: &Requester, mut receipt: Receipt) -> Result<Receipt> {
+        if self.unlinked.iter().any(|event| event.session != key) {
+            return Err(Error::Bug("a mutation has an event of another session"));
+        }
         let head = self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))?;
         let last = self.unlinked.last().map_or(self.counters.next_seq - 1, |event| event.seq);
         for event in self.unlinked.drain(..) {
@@ -575,6 +578,12 @@ impl<'a> Tx<'a> {
             self.rows.requests.push((key, request.id.clone(), kept, codec::encode(&receipt.to_disk())));
         }
         Ok(receipt)
+    }
+
+    /// Refuses events that no end of a mutation has linked: those of a mutation that was refused behind them would join the
+    /// chain of the next one.
+    pub(crate) fn check_ended(&self) -> Result<()> {
+        if self.unlinked.is_empty() { Ok(()) } else { Err(Error::Bug("a mutation has not ended")) }
     }
 
     /// Writes the rows so far, so that reads on this connection see them; of the events those of mutations that have
@@ -619,9 +628,6 @@ impl<'a> Tx<'a> {
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<Finished> {
-        if !self.unlinked.is_empty() {
-            return Err(Error::Bug("a mutation has not ended"));
-        }
         self.flush_with_heads()?;
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {

@@ -3,7 +3,6 @@
 
 use crate::clock::fresh_id;
 use crate::engine::connect::{self, UNFINISHED};
-use crate::engine::postgres::schema;
 use crate::engine::{self, Connection};
 use crate::error::Result;
 use crate::model::Seq;
@@ -96,18 +95,11 @@ impl Note {
 
     /// Writes the note into a copy that begins, with a new id for the copy.
     pub(super) fn write(&self, conn: &Connection) -> Result<()> {
-        make(conn, MAKE)?;
+        conn.make_schema(MAKE)?;
         let Self { source, store_id, seq, hash, version } = self;
         let copy_id = fresh_id().as_bytes().to_vec();
         let written = engine::query(WRITE).bind(source).bind(store_id).bind(*seq).bind(hash).bind(*version);
         written.bind(copy_id).run(conn)
-    }
-}
-
-fn make(conn: &Connection, tables: &str) -> Result<()> {
-    match conn {
-        Connection::Sqlite(_) => conn.execute_batch(tables),
-        Connection::Postgres(_) => conn.execute_batch(&schema::of(tables)),
     }
 }
 
@@ -118,7 +110,7 @@ pub(super) fn copy_id(conn: &Connection) -> Result<Vec<u8>> {
 
 /// Notes in a store which copy takes its place, within a transaction of the caller.
 pub(super) fn set_successor(conn: &Connection, copy_id: &[u8]) -> Result<()> {
-    make(conn, MAKE_SUCCESSOR)?;
+    conn.make_schema(MAKE_SUCCESSOR)?;
     engine::query(WRITE_SUCCESSOR).bind(copy_id).run(conn)
 }
 

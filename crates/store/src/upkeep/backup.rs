@@ -1,24 +1,18 @@
 //! Backups: a copy of the store in one file, made while the daemon serves and writes.
 //!
-//! `vacuum into` reads one snapshot and writes a new database without free pages. It waits for nobody, and nobody waits
-//! for it: readers and the writer continue. SQLite's backup API would start anew after each commit of the writer, or
-//! hold the same snapshot. While the snapshot lasts, checkpoints cannot reuse the log, which grows by what is written
-//! meanwhile; a backup that lets it grow too long is given up. The chains are verified in the copy, without a snapshot.
-//!
-//! The backup of a shard is the same file: its rows are read in one snapshot, on a connection of its own.
+//! Its rows are read in one snapshot, on a connection of its own (`copy::into_file`), which waits for nobody, and nobody
+//! waits for it: readers and the writer continue. SQLite's backup API would start anew after each commit of the writer, or
+//! hold the same snapshot. While the snapshot of files lasts, checkpoints cannot reuse the log, which grows by what is
+//! written meanwhile; a backup that lets it grow too long is given up. The chains are verified in the copy, without a
+//! snapshot. The backup of a shard is the same file.
 
-use crate::engine::connect::{self, Access};
-use crate::engine::files::{DATABASE, paths};
-use crate::engine::{self, Connection, copy};
+use crate::engine::files::DATABASE;
+use crate::engine::{Connection, connect, copy};
 use crate::error::{Error, Result};
 use crate::integrity::copies::{self, CheckedCopy, Interrupt, NewFile, OnProgress};
 use crate::shared::Shared;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-const COPY: &str = "vacuum into ?1";
-const USED_BYTES: &str = "select (page_count - freelist_count) * page_size \
-     from pragma_page_count, pragma_freelist_count, pragma_page_size";
 
 /// Makes a backup, and gives up if the log becomes longer than `log_bytes_max`.
 pub(super) async fn back_up(
@@ -30,73 +24,33 @@ pub(super) async fn back_up(
     let _only = shared.backing_up.try_lock().map_err(|_| Error::BackupRunning)?;
     let directory = destination(path, &shared.directory)?;
     let file = NewFile::make(partial(path))?;
-    match shared.is_sqlite {
-        true => copy_files(shared, &file, &directory, log_bytes_max, progress).await?,
-        false => copy_shard(shared, &file, &directory, progress).await?,
-    }
+    // A connection of its own: a server may be long in answering.
+    let engine = Arc::clone(&shared.engine);
+    let connecting = copies::blocking(move || {
+        let conn = engine.connect_for_copy()?;
+        let total = connect::used_bytes(&conn)?;
+        Ok((conn, total))
+    });
+    let (conn, total) = connecting.await?;
+    copies::check_free_space(&directory, total)?;
+    let (interrupt, is_ended) = Interrupt::new();
+    let goes_on = || match u64::try_from(shared.engine.log_bytes()).unwrap_or(0) {
+        bytes if bytes > log_bytes_max => Err(Error::CopyFailed(format!(
+            "the log grew to {bytes} bytes, more than {log_bytes_max}, while the backup was made: so much is written now \
+             that the backup cannot keep up"
+        ))),
+        _ => Ok(()),
+    };
+    let copied = file.path().to_owned();
+    let writing = copies::blocking(move || copy::into_file(conn, &copied, is_ended));
+    copies::follow(file.path(), total, progress, goes_on, writing).await?;
+    drop(interrupt);
     mark(file.path())?;
     file.sync()?;
     let checked = copies::check(file.path(), progress).await?;
     file.rename(path)?;
     tracing::info!(path = %path.display(), bytes = checked.bytes, "a backup is complete");
     Ok(CheckedCopy { path: path.to_owned(), ..checked })
-}
-
-async fn copy_files(
-    shared: &Shared,
-    file: &NewFile,
-    directory: &Path,
-    log_bytes_max: u64,
-    progress: OnProgress<'_>,
-) -> Result<()> {
-    // A connection of its own: the readers stay with the clients, and refuse to write even another file.
-    let conn = connect::connect_existing(&shared.directory, Access::Read)?;
-    let total: i64 = engine::scalar(USED_BYTES).one(&conn)?;
-    copies::check_free_space(directory, total)?;
-    let interrupt = Interrupt::of(&conn)?;
-    let [_, log, ..] = paths(&shared.directory);
-    let goes_on = || match std::fs::metadata(&log) {
-        Ok(found) if found.len() > log_bytes_max => Err(Error::CopyFailed(format!(
-            "the log grew to {} bytes, more than {log_bytes_max}, while the backup was made: so much is written \
-             now that the backup cannot keep up",
-            found.len()
-        ))),
-        _ => Ok(()),
-    };
-    // Its characters were checked.
-    let name = file.path().to_string_lossy().into_owned();
-    let writing = copies::blocking(move || {
-        engine::query(COPY).bind(name).run(&conn)?;
-        conn.close()
-    });
-    let copied = copies::follow(file.path(), total, progress, goes_on, writing).await;
-    drop(interrupt);
-    copied
-}
-
-async fn copy_shard(shared: &Arc<Shared>, file: &NewFile, directory: &Path, progress: OnProgress<'_>) -> Result<()> {
-    let total: i64 = shared.reading(|reader| engine::scalar(connect::SCHEMA_BYTES).one(reader.conn)).await?;
-    copies::check_free_space(directory, total)?;
-    let (interrupt, is_ended) = Interrupt::new();
-    let (reading, path) = (Arc::clone(shared), file.path().to_owned());
-    let writing = copies::blocking(move || {
-        let conn = reading.readers.connect()?;
-        let made = connect::connect_copy(&path)?;
-        copy::make(&made)?;
-        copy::begin(&made)?;
-        // All pages are of this snapshot; nobody waits for it.
-        let snapshot = conn.transaction()?;
-        copy::rows(&snapshot, &made, &mut |_| match is_ended() {
-            true => Err(Error::Closed),
-            false => Ok(()),
-        })?;
-        snapshot.roll_back()?;
-        conn.close()?;
-        made.close()
-    });
-    let copied = copies::follow(file.path(), total, progress, || Ok(()), writing).await;
-    drop(interrupt);
-    copied
 }
 
 /// Marks the copy as a backup.

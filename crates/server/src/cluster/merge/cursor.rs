@@ -4,7 +4,7 @@
 //! `x`. Each event lets the sum grow: so cursors sort as text in the order in which one stream has its events.
 
 use crate::app::{Error, Reason};
-use crate::store;
+use crate::postgres;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
@@ -35,7 +35,7 @@ impl Positions {
         }
         let mut positions = BTreeMap::new();
         if sum.len() > SEQ_DIGITS {
-            positions.insert(store::shard_name(1), sum.to_owned());
+            positions.insert(postgres::shard_name(1), sum.to_owned());
         }
         for piece in pieces {
             let (number, cursor) = piece.split_once('x').ok_or_else(invalid)?;

@@ -1,11 +1,11 @@
 //! What makes a connection that of a shard's owner: the lease, and the fence of its transactions.
 
-use super::super::value::{Parameter, Row};
 use super::client::Client;
 use super::lease::{self, Lease, Trust};
 use super::warnings::with_warning;
 use crate::error::{Error, Result};
 use crate::limits;
+use longhand_engine::value::{Parameter, Row};
 use std::sync::Arc;
 use std::time::Duration;
 

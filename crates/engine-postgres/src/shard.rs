@@ -1,7 +1,7 @@
 //! Where a shard is: a database, and a schema in it.
 
 use super::client::Client;
-use super::lease::Trust;
+use super::lease::{Acknowledged, Trust};
 use crate::error::{Error, Result};
 use sqlx::postgres::PgConnectOptions;
 use std::str::FromStr as _;
@@ -37,6 +37,8 @@ pub enum Role {
 pub struct Shard {
     options: PgConnectOptions,
     name: String,
+    /// What this process acknowledged when it owned the shard before.
+    acknowledged: Arc<Acknowledged>,
 }
 
 impl Shard {
@@ -56,7 +58,17 @@ impl Shard {
         // The error of the parser may have the password.
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
-        Ok(Self { options: options.application_name("longhand"), name: name.to_owned() })
+        Ok(Self { options: options.application_name("longhand"), name: name.to_owned(), acknowledged: Arc::default() })
+    }
+
+    /// The shard, of which this process acknowledged this before.
+    #[must_use]
+    pub fn with_acknowledged(self, acknowledged: Arc<Acknowledged>) -> Self {
+        Self { acknowledged, ..self }
+    }
+
+    pub(super) fn acknowledged(&self) -> Arc<Acknowledged> {
+        Arc::clone(&self.acknowledged)
     }
 
     /// Its name.

@@ -5,39 +5,36 @@ use crate::write_state::WriteState;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-impl From<sqlx::Error> for Error {
-    fn from(error: sqlx::Error) -> Self {
-        match &error {
-            // Whatever its code says: the server ended the connection, and a commit that it was in may be there or not.
-            sqlx::Error::Database(refused) if is_end(&**refused) => Self::Unreachable(error.to_string()),
-            sqlx::Error::Database(refused) => match refused.code().as_deref() {
-                Some("LH001") => Self::Stopped(WriteState::LeaseLost),
-                Some("53100") => Self::Full,
-                Some("25006") => Self::ReadOnly,
-                // A damaged page or index.
-                Some("XX001" | "XX002") => Self::corrupt("database", refused),
-                // A deadlock, a lock that was not free in time, or a conflict with another transaction.
-                Some("40P01" | "55P03" | "40001") => Self::Busy("another transaction of the database is in the way"),
-                // The server stops, or ended this connection.
-                Some(code) if code.starts_with("57P") || code.starts_with("08") => Self::Unreachable(error.to_string()),
-                // Another shard of the database has the id or the client's id since a moment: the next attempt finds it there.
-                Some("23505")
-                    if refused.table() == Some("directory") || refused.message().contains("another shard") =>
-                {
-                    Self::Busy("another shard of the database has the name since a moment")
-                }
-                // Too many connections.
-                Some("53300") => Self::Unreachable(error.to_string()),
-                _ => Self::Database(error.to_string()),
-            },
-            // A pool waits for a server that does not answer, and says only that it waited.
-            sqlx::Error::Io(_)
-            | sqlx::Error::Tls(_)
-            | sqlx::Error::Protocol(_)
-            | sqlx::Error::WorkerCrashed
-            | sqlx::Error::PoolTimedOut => Self::Unreachable(error.to_string()),
-            _ => Self::Database(error.to_string()),
-        }
+/// What an error of the server, or of the way to it, means.
+pub(super) fn of(error: sqlx::Error) -> Error {
+    match &error {
+        // Whatever its code says: the server ended the connection, and a commit that it was in may be there or not.
+        sqlx::Error::Database(refused) if is_end(&**refused) => Error::Unreachable(error.to_string()),
+        sqlx::Error::Database(refused) => match refused.code().as_deref() {
+            Some("LH001") => Error::Stopped(WriteState::LeaseLost),
+            Some("53100") => Error::Full,
+            Some("25006") => Error::ReadOnly,
+            // A damaged page or index.
+            Some("XX001" | "XX002") => Error::corrupt("database", refused),
+            // A deadlock, a lock that was not free in time, or a conflict with another transaction.
+            Some("40P01" | "55P03" | "40001") => Error::Busy("another transaction of the database is in the way"),
+            // The server stops, or ended this connection.
+            Some(code) if code.starts_with("57P") || code.starts_with("08") => Error::Unreachable(error.to_string()),
+            // Another shard of the database has the id or the client's id since a moment: the next attempt finds it there.
+            Some("23505") if refused.table() == Some("directory") || refused.message().contains("another shard") => {
+                Error::Busy("another shard of the database has the name since a moment")
+            }
+            // Too many connections.
+            Some("53300") => Error::Unreachable(error.to_string()),
+            _ => Error::Database(error.to_string()),
+        },
+        // A pool waits for a server that does not answer, and says only that it waited.
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::PoolTimedOut => Error::Unreachable(error.to_string()),
+        _ => Error::Database(error.to_string()),
     }
 }
 
@@ -60,9 +57,9 @@ mod tests {
         let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         for error in [sqlx::Error::PoolTimedOut, sqlx::Error::WorkerCrashed, ended().into()] {
             let text = error.to_string();
-            assert!(matches!(Error::from(error), Error::Unreachable(_)), "{text}");
+            assert!(matches!(of(error), Error::Unreachable(_)), "{text}");
         }
-        assert!(matches!(Error::from(sqlx::Error::RowNotFound), Error::Database(_)));
+        assert!(matches!(of(sqlx::Error::RowNotFound), Error::Database(_)));
     }
 
     /// The error of a server that answers the first statement of a connection with one.
@@ -93,7 +90,7 @@ mod tests {
         let mut conn = options.ssl_mode(PgSslMode::Disable).connect().await.expect("a connection");
         let refused = sqlx::raw_sql("commit").execute(&mut conn).await.expect_err("an error");
         serving.await.expect("no panic");
-        refused.into()
+        of(refused)
     }
 
     #[tokio::test]

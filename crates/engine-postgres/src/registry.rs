@@ -3,13 +3,13 @@
 //! Nothing here decides who may write: that is the lease. An answer may be older than what happened since.
 
 use super::shard::{Role, Shard};
-use super::{lease, primary};
-use crate::Connection;
+use super::{errors, lease, primary};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::time::Timestamp;
-use crate::readers::Readers;
+use longhand_engine::Connection;
+use longhand_engine::readers::Readers;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
@@ -133,16 +133,16 @@ impl Registry {
                 ("statement_timeout", ANSWER.as_millis().to_string()),
             ])
             .disable_statement_logging();
-        let pool = pool_options().connect_with(options.clone()).await?;
+        let pool = pool_options().connect_with(options.clone()).await.map_err(errors::of)?;
         for number in 1..=shards {
             let shard = Shard::new(url, &shard_name(number))?;
             let setup = lease::setup(shard.name(), &shard.schema());
-            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await?;
+            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await.map_err(errors::of)?;
         }
         // Nothing has a time of this clock yet.
-        follow(&clock, &pool, Duration::MAX).await?;
+        follow(&clock, &pool, Duration::MAX).await.map_err(errors::of)?;
         let home = Shard::new(url, &shard_name(1))?;
-        let open = move || Ok(Connection::Postgres(Box::new(home.connect_shared(Role::Reader, None)?)));
+        let open = move || Ok(Connection::Server(Box::new(home.connect_shared(Role::Reader, None)?)));
         let home = Arc::new(Readers::lazy(1, clock.clone(), Box::new(open)));
         Ok(Self { options, pool: Arc::new(Mutex::new((0, pool))), home, clock })
     }
@@ -153,10 +153,10 @@ impl Registry {
 
     /// Asks the database. A network that loses everything says nothing of its connections for a quarter of an hour: if there
     /// is no answer in time, they are left alone, and others are made.
-    async fn ask<T, F: Future<Output = Result<T>>>(&self, question: impl FnOnce(PgPool) -> F) -> Result<T> {
+    async fn ask<T, F: Future<Output = sqlx::Result<T>>>(&self, question: impl FnOnce(PgPool) -> F) -> Result<T> {
         let (number, pool) = self.pool().clone();
         if let Ok(answer) = tokio::time::timeout(ANSWER, question(pool)).await {
-            return answer;
+            return answer.map_err(errors::of);
         }
         let mut now = self.pool();
         if now.0 == number {
@@ -167,7 +167,7 @@ impl Registry {
 
     /// The secret by which the daemons of the database know each other.
     pub async fn secret(&self) -> Result<String> {
-        self.ask(|pool| async move { Ok(sqlx::query_scalar(SECRET).fetch_one(&pool).await?) }).await
+        self.ask(|pool| async move { sqlx::query_scalar(SECRET).fetch_one(&pool).await }).await
     }
 
     /// Says that a daemon runs, for a time, and who else does.
@@ -182,8 +182,8 @@ impl Registry {
             let shards = sqlx::query(SHARDS).fetch_all(&pool).await?;
             let server: String = sqlx::query_scalar(lease::SERVER).fetch_one(&pool).await?;
             Ok(Survey {
-                daemons: daemons.iter().map(daemon).collect::<Result<_>>()?,
-                shards: shards.iter().map(|row| shard(row, &server)).collect::<Result<_>>()?,
+                daemons: daemons.iter().map(daemon).collect::<sqlx::Result<_>>()?,
+                shards: shards.iter().map(|row| shard(row, &server)).collect::<sqlx::Result<_>>()?,
                 server,
             })
         })
@@ -192,7 +192,7 @@ impl Registry {
 
     /// Says that a daemon does not run any more.
     pub async fn leave(&self, daemon: &str) -> Result<()> {
-        self.ask(|pool| async move { Ok(sqlx::query(FORGET).bind(daemon).execute(&pool).await.map(drop)?) }).await
+        self.ask(|pool| async move { sqlx::query(FORGET).bind(daemon).execute(&pool).await.map(drop) }).await
     }
 
     /// Has a daemon own a shard from now on: its owner gives it up, and no other one takes it while that daemon runs. False
@@ -205,24 +205,24 @@ impl Registry {
     /// Lets any daemon own a shard that was handed to this one, unless an operator has pinned it.
     pub async fn hand_back(&self, shard: &str, from: &str) -> Result<()> {
         let changed = sqlx::query(HAND_BACK).bind(shard).bind(from);
-        self.ask(|pool| async move { Ok(changed.execute(&pool).await.map(drop)?) }).await
+        self.ask(|pool| async move { changed.execute(&pool).await.map(drop) }).await
     }
 
     /// True once the first shard has its tables.
     pub async fn has_home(&self) -> Result<bool> {
-        self.ask(|pool| async move { Ok(sqlx::query_scalar(HAS_HOME).fetch_one(&pool).await?) }).await
+        self.ask(|pool| async move { sqlx::query_scalar(HAS_HOME).fetch_one(&pool).await }).await
     }
 
     /// The shard of a session, by its id; none if there is no such session.
     pub async fn shard_of(&self, session: Uuid) -> Result<Option<String>> {
         let find = sqlx::query_scalar(FIND).bind(session.as_bytes().as_slice());
-        self.ask(|pool| async move { Ok(find.fetch_optional(&pool).await?) }).await
+        self.ask(|pool| async move { find.fetch_optional(&pool).await }).await
     }
 
     /// The shard of a session, by its client's id in a tenant; none if there is no such session.
     pub async fn shard_of_client_id(&self, tenant: &str, client_id: &str) -> Result<Option<String>> {
         let find = sqlx::query_scalar(FIND_BY_CLIENT_ID).bind(tenant).bind(client_id);
-        self.ask(|pool| async move { Ok(find.fetch_optional(&pool).await?) }).await
+        self.ask(|pool| async move { find.fetch_optional(&pool).await }).await
     }
 }
 
@@ -234,19 +234,19 @@ fn pool_options() -> PgPoolOptions {
 }
 
 /// Has a clock follow the database's, unless the answer takes longer.
-async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> Result<()> {
-    let now = async { Ok::<_, Error>(Timestamp(sqlx::query_scalar(NOW).fetch_one(pool).await?)) };
+async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> sqlx::Result<()> {
+    let now = async { Ok::<_, sqlx::Error>(Timestamp(sqlx::query_scalar(NOW).fetch_one(pool).await?)) };
     clock.ask(now, longest).await
 }
 
-fn daemon(row: &PgRow) -> Result<DaemonEntry> {
+fn daemon(row: &PgRow) -> sqlx::Result<DaemonEntry> {
     let failures: String = row.try_get(2)?;
     // What another version writes there keeps nobody from working.
     let failures = serde_json::from_str(&failures).unwrap_or_default();
     Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)?, failures })
 }
 
-fn shard(row: &PgRow, server: &str) -> Result<ShardEntry> {
+fn shard(row: &PgRow, server: &str) -> sqlx::Result<ShardEntry> {
     let text = |text: String| (!text.is_empty()).then_some(text);
     let is_owned: bool = row.try_get("is_owned")?;
     let last_owner = text(row.try_get("daemon")?);

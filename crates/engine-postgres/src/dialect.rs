@@ -1,7 +1,7 @@
 //! The text of a statement for PostgreSQL. The ledger's statements are one text for both engines; what is different is
 //! how a parameter and a list are written, and the bytes of a text.
 
-use super::super::value::{List, Parameter};
+use longhand_engine::value::{List, Parameter};
 use std::fmt::Write as _;
 
 const LIST: &str = "rarray(";

@@ -1,14 +1,15 @@
 //! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
 
-use super::super::value::{Cell as Key, Parameter, Row, Value};
 use super::dialect;
 use super::encode::{self, Encoded};
+use super::errors;
 use super::lease::{self, Lease, Trust};
 use super::primary;
 use super::warnings::with_warning;
 use crate::error::{Error, Result};
 use crate::limits;
 use futures::TryStreamExt as _;
+use longhand_engine::value::{Cell as Key, Parameter, Row, Value};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgTypeInfo};
 use sqlx::{Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _, Executor as _};
 use sqlx::{Row as _, Statement as _};
@@ -94,7 +95,7 @@ fn refused(error: sqlx::Error) -> Error {
     let refused = error.as_database_error().and_then(|refused| refused.code());
     // It stops, starts, or has too many connections.
     let passes = refused.is_none_or(|code| code.starts_with("57P") || code.starts_with("08") || code == "53300");
-    if passes { error.into() } else { Error::Database(error.to_string()) }
+    if passes { errors::of(error) } else { Error::Database(error.to_string()) }
 }
 
 /// The state of a connection.
@@ -239,7 +240,7 @@ impl Client {
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
         let answer = match self.driver.wait(self.patiently(work(&mut conn))) {
-            Some(answer) => answer.map_err(Error::from),
+            Some(answer) => answer.map_err(errors::of),
             None => Err(Error::Unreachable("the database does not answer".to_owned())),
         };
         if let (Err(Error::Stopped(_)), Some(trust)) = (&answer, &self.trust) {
@@ -710,7 +711,7 @@ impl Client {
     pub fn close(self) -> Result<()> {
         let Self { conn, driver, .. } = self;
         let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
-        Ok(closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))??)
+        closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?.map_err(errors::of)
     }
 }
 

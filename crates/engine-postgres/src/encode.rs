@@ -1,7 +1,8 @@
 //! Values in PostgreSQL's binary form.
 
-use super::super::value::{List, Parameter, Value};
+use super::errors;
 use crate::error::{Error, Result};
+use longhand_engine::value::{List, Parameter, Value};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
@@ -172,7 +173,7 @@ fn array(item: u32, values: impl Iterator<Item = Option<Vec<u8>>>) -> Vec<u8> {
 
 /// The values of a row.
 pub(super) fn decode(row: &PgRow) -> Result<Vec<Value>> {
-    (0..row.len()).map(|index| value(&row.try_get_raw(index)?)).collect()
+    (0..row.len()).map(|index| value(&row.try_get_raw(index).map_err(errors::of)?)).collect()
 }
 
 fn value(value: &PgValueRef<'_>) -> Result<Value> {

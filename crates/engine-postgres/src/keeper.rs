@@ -14,20 +14,20 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(limits::LEASE_RETRY_MS);
 
 /// What a keeper renews.
-pub struct Keeper {
+pub(super) struct Keeper {
     /// What is owned.
-    pub shard: Shard,
+    pub(super) shard: Shard,
     /// The daemon's process, with a name for its opening of the shard.
-    pub owner: String,
+    pub(super) owner: String,
     /// Time after which the lease ends if nobody renews it.
-    pub ttl: Duration,
+    pub(super) ttl: Duration,
     /// Until when the lease is believed.
-    pub trust: Arc<Trust>,
+    pub(super) trust: Arc<Trust>,
 }
 
 impl Keeper {
     /// Renews the lease until the trust in it has ended.
-    pub fn start(self) -> Result<()> {
+    pub(super) fn start(self) -> Result<()> {
         let named = std::thread::Builder::new().name("lease".to_owned());
         named
             .spawn(move || self.run())

@@ -1,0 +1,307 @@
+//! A store in files, which SQLite writes: what `database` says, of one.
+
+use super::connect::{self, Access, BUSY_TIMEOUT, Durability};
+use super::connection::Connection;
+use super::database::{BeginAnew, Cleaned, Database, Engine, HeldStore, Serving, note_failure};
+use super::files::{self, APPLICATION_ID, DATABASE, DatabaseState, OpenFiles};
+use super::gaps::{self, Gaps};
+use super::health::Health;
+use super::readers::Readers;
+use super::{checkpoint, shrink};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::model::Seq;
+use crate::telemetry::failpoint;
+use crate::write_state::WriteState;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Files that this process alone may write.
+pub struct HeldFiles {
+    conn: Connection,
+    directory: PathBuf,
+    durability: Durability,
+    state: DatabaseState,
+    /// Keeps other daemons out; given back behind the connection.
+    lock: File,
+}
+
+impl HeldFiles {
+    /// Opens the files in a directory that was claimed, and makes them where there are none.
+    pub fn open(directory: &Path, durability: Durability, (lock, state): (File, DatabaseState)) -> Result<Self> {
+        files::make_database(directory)?;
+        let conn = connect::connect_writer(directory, durability)?;
+        Ok(Self { conn, directory: directory.to_owned(), durability, state, lock })
+    }
+
+    /// Opens the files of a store in a directory that was claimed, without the settings of its writer.
+    pub fn open_existing(directory: &Path, lock: File) -> Result<Self> {
+        let conn = connect::connect_existing(directory, Access::Write)?;
+        let (directory, durability, state) = (directory.to_owned(), Durability::Full, DatabaseState::Ours);
+        Ok(Self { conn, directory, durability, state, lock })
+    }
+
+    /// Opens the files for a copy in a directory that was claimed, and makes them.
+    pub fn open_copy(directory: &Path, lock: File) -> Result<Self> {
+        let held = Self::open(directory, Durability::Full, (lock, DatabaseState::Empty))?;
+        held.conn.pragma_update("application_id", APPLICATION_ID)?;
+        // Nobody else makes checkpoints here.
+        held.conn.pragma_update("wal_autocheckpoint", 1_000)?;
+        files::sync_directory(&held.lock, directory)?;
+        Ok(held)
+    }
+
+    /// Removes the database in a directory that was claimed.
+    pub fn remove(directory: &Path) -> Result<()> {
+        let conn = connect::connect_existing(directory, Access::Write)?;
+        checkpoint::empty_log(&conn, BUSY_TIMEOUT, BUSY_TIMEOUT)?;
+        conn.close()?;
+        files::remove_database(directory)
+    }
+}
+
+impl HeldStore for HeldFiles {
+    fn connection(&self) -> &Connection {
+        &self.conn
+    }
+
+    fn prepare(&self, clock: &Clock) -> Result<()> {
+        connect::prepare(&self.conn, &self.directory, self.state, clock)
+    }
+
+    fn settle(&self, _: Seq, begin_anew: &dyn Fn(&Connection) -> Result<()>) -> Result<()> {
+        files::sync_directory(&self.lock, &self.directory)?;
+        connect::clear_backup_mark(&self.conn, begin_anew)
+    }
+
+    fn serve(self: Box<Self>, readers: usize, clock: &Clock, health: Arc<Health>, _: BeginAnew) -> Result<Serving> {
+        let Self { conn, directory, durability, lock, .. } = *self;
+        if !gaps::can_be_cleaned() {
+            tracing::warn!(
+                "this program was built without sqlite_dbpage: copies of what is erased can stay in its files, and every \
+                 answer to an erasure says so. Build it with the flags of .cargo/config.toml"
+            );
+        }
+        let of_readers = directory.clone();
+        let open = move || connect::connect_reader(&of_readers, durability);
+        let readers = Readers::new(readers, clock.clone(), Box::new(open))?;
+        let files = OpenFiles::begin(&directory)?;
+        let (checkpoints, gaps) = Default::default();
+        let database = FileDatabase { conn, files, health, checkpoints, gaps, has_shrunk: false, lock };
+        Ok(Serving { database: Box::new(database), engine: Arc::new(FileEngine { directory, durability }), readers })
+    }
+
+    fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send> {
+        Box::new(|| Ok(()))
+    }
+
+    fn clear(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        Some(self.directory.join(DATABASE))
+    }
+
+    fn readers(&self, count: usize, clock: Clock) -> Result<Readers> {
+        let (directory, durability) = (self.directory.clone(), self.durability);
+        Readers::new(count, clock, Box::new(move || connect::connect_reader(&directory, durability)))
+    }
+
+    fn empty_log(&self) -> Result<()> {
+        if checkpoint::empty_log(&self.conn, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
+            return Ok(());
+        }
+        let place = self.directory.canonicalize().unwrap_or_else(|_| self.directory.clone());
+        Err(Error::Open(format!("another program reads the database in {}: stop it", place.display())))
+    }
+
+    fn set_aside(self: Box<Self>, _: Seq, change: &dyn Fn(&Connection) -> Result<()>) -> Result<Option<File>> {
+        let transaction = self.conn.transaction()?;
+        change(&transaction)?;
+        transaction.commit()?;
+        self.empty_log()?;
+        let Self { conn, directory, lock, .. } = *self;
+        conn.close()?;
+        files::set_aside(&directory)?;
+        Ok(Some(lock))
+    }
+
+    fn complete(self: Box<Self>, _: Seq, change: &dyn Fn(&Connection) -> Result<()>) -> Result<()> {
+        let transaction = self.conn.transaction()?;
+        change(&transaction)?;
+        transaction.commit()?;
+        self.conn.close()
+    }
+}
+
+/// The engine of a store in files.
+struct FileEngine {
+    directory: PathBuf,
+    durability: Durability,
+}
+
+impl FileEngine {
+    fn bytes_of(&self, name: &str) -> i64 {
+        let found = std::fs::metadata(self.directory.join(name));
+        found.map_or(0, |found| i64::try_from(found.len()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The name of the log.
+fn log_name() -> String {
+    format!("{DATABASE}-wal")
+}
+
+impl Engine for FileEngine {
+    fn is_leased(&self) -> bool {
+        false
+    }
+
+    fn check_owned(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn cleaned_files(&self) -> Vec<String> {
+        vec![DATABASE.to_owned(), log_name()]
+    }
+
+    fn keeps_erased(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn file_bytes(&self) -> Option<i64> {
+        Some(self.bytes_of(DATABASE).saturating_add(self.log_bytes()))
+    }
+
+    fn log_bytes(&self) -> i64 {
+        self.bytes_of(&log_name())
+    }
+
+    fn connect_for_copy(&self) -> Result<Connection> {
+        // The readers stay with the clients, and refuse to write even another file.
+        connect::connect_existing(&self.directory, Access::Read)
+    }
+}
+
+/// The files of a store, as its writer has them.
+struct FileDatabase {
+    conn: Connection,
+    files: OpenFiles,
+    health: Arc<Health>,
+    checkpoints: checkpoint::Schedule,
+    gaps: Gaps,
+    /// True while the log is to be emptied because pages were given back.
+    has_shrunk: bool,
+    /// Keeps other daemons out until the connection is closed.
+    lock: File,
+}
+
+impl FileDatabase {
+    /// Copies all of the log into the database, and empties it. False if a reader still needs an earlier state.
+    fn empty_log(&mut self) -> Result<bool> {
+        self.gaps.note(&self.conn, self.files.log());
+        let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
+        let is_empty = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT)?;
+        self.files.log_was_emptied();
+        Ok(is_empty)
+    }
+}
+
+impl Database for FileDatabase {
+    fn connection(&self) -> &Connection {
+        &self.conn
+    }
+
+    fn check_interval(&self) -> Duration {
+        Duration::from_millis(limits::FILES_CHECK_MS)
+    }
+
+    fn check(&mut self, _: Seq) {
+        if let Err(what) = self.files.check() {
+            tracing::error!(what, "the store is no longer where it was");
+            self.health.set(WriteState::FilesReplaced);
+        }
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.conn.begin_immediate()
+    }
+
+    fn commit(&mut self, before: Seq, _: Seq) -> Result<()> {
+        self.conn.commit().map_err(|error| self.give_up(error, before, true))
+    }
+
+    fn was_doubted(&self) -> bool {
+        false
+    }
+
+    fn give_up(&mut self, error: Error, _: Seq, was_committing: bool) -> Error {
+        if let Err(error) = self.conn.roll_back() {
+            tracing::debug!(%error, "nothing to roll back");
+        }
+        note_failure(&self.health, error, was_committing, || self.files.is_read_only())
+    }
+
+    /// Makes a checkpoint if the log has grown enough.
+    fn batch_ended(&mut self, bytes: usize) {
+        let Self { conn, files, health, checkpoints, gaps, .. } = self;
+        checkpoints.note(bytes);
+        // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it: to take
+        // it out after each of many erasures would keep all writes waiting.
+        checkpoints.run(conn, health, || gaps.note(conn, files.log()));
+    }
+
+    /// A step looks at some pages, and the last one empties the log, if no reader needs it.
+    fn clean(&mut self) -> Result<Cleaned> {
+        let can_be_cleaned = gaps::can_be_cleaned();
+        if can_be_cleaned && !self.gaps.clean(&self.conn, Some(self.files.log()))? {
+            return Ok(Cleaned::Partly);
+        }
+        if !self.empty_log()? {
+            return Ok(Cleaned::Blocked);
+        }
+        self.has_shrunk = false;
+        Ok(if can_be_cleaned { Cleaned::Fully } else { Cleaned::Unable })
+    }
+
+    /// The file ends where the log says once the log is emptied, which the next check does.
+    fn shrink(&mut self, goes_on: &dyn Fn() -> bool) {
+        if self.has_shrunk {
+            match self.empty_log() {
+                Ok(is_empty) => self.has_shrunk = !is_empty,
+                Err(error) => tracing::debug!(%error, "the file does not become shorter now"),
+            }
+            return;
+        }
+        match shrink::run(&self.conn, limits::SHRINK_IDLE_STEPS, goes_on) {
+            Ok(given) => self.has_shrunk = given > 0,
+            Err(error) => tracing::debug!(%error, "pages are not given back now"),
+        }
+    }
+
+    /// To close the last connection makes a checkpoint and removes the log. After a failure of the disk, or if the log's name
+    /// belongs to another file, that could lose the content of the log.
+    fn close(self: Box<Self>) {
+        let Self { conn, health, lock: _lock, .. } = *self;
+        if health.writes().is_final() {
+            tracing::error!("the log is left as it is: the next start reads what it holds");
+            std::mem::forget(conn);
+            return;
+        }
+        if let Err(error) = conn.execute_batch("pragma optimize") {
+            tracing::debug!(%error, "optimize on close");
+        }
+        failpoint::reach("checkpoint");
+        if let Err(error) = conn.close() {
+            tracing::warn!(%error, "closing the database");
+        }
+    }
+}
