@@ -71,6 +71,7 @@ mod who;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use client::Client;
 use globals::Globals;
+pub use help::GROUPS as COMMAND_GROUPS;
 use std::process::ExitCode;
 
 /// The parsed command line.

@@ -393,7 +393,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto")
 }
 
-fn ours_compiled() -> protox::Compiler {
+pub(crate) fn ours_compiled() -> protox::Compiler {
     let mut names: Vec<String> = std::fs::read_dir(folder().join("longhand/v1"))
         .expect("the protos are there")
         .map(|entry| format!("longhand/v1/{}", entry.expect("an entry").file_name().to_string_lossy()))
