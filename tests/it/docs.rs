@@ -14,6 +14,10 @@ const DECISION_WORDS_MAX: usize = 150;
 /// Folders without pages of ours.
 const FOREIGN: [&str; 4] = ["target", "node_modules", ".git", "venv"];
 
+fn is_generated(name: &str) -> bool {
+    name.starts_with("docs/reference/") || name == "docs/decisions/README.md"
+}
+
 /// All pages by their paths from the root.
 fn pages() -> BTreeMap<String, String> {
     fn visit(folder: &Path, found: &mut BTreeMap<String, String>) {
@@ -103,7 +107,7 @@ fn a_link_that_leads_nowhere_is_found() {
 #[test]
 fn documents_stay_short() {
     let words = |text: &str| text.split_whitespace().count();
-    let written = pages().into_iter().filter(|(name, _)| !name.starts_with("docs/reference/") && name.ends_with(".md"));
+    let written = pages().into_iter().filter(|(name, _)| !is_generated(name) && name.ends_with(".md"));
     let counts: Vec<(String, usize)> = written.map(|(name, page)| (name, words(&page))).collect();
     for (name, most) in WORDS_MAX {
         let count: usize =

@@ -4,6 +4,7 @@
 mod options;
 mod rust;
 
+use crate::mappings_page::tables;
 use crate::proto::ours_compiled;
 use crate::tidy::{assert_reviewed, root, sources};
 use clap::CommandFactory as _;
@@ -13,7 +14,7 @@ use longhand::pb;
 use longhand::policy::presets;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use regex::Regex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -264,6 +265,43 @@ fn metrics() {
     }
     assert!(kinds.len() > 30, "{} metrics", kinds.len());
     assert_page("metrics", "Metrics", "what `/metrics` says of itself; the names are stable", &text);
+}
+
+#[test]
+fn mappings() {
+    let code = |words: &[String]| words.iter().map(|word| format!("`{}`", line(word))).collect::<Vec<_>>().join(" ");
+    let mut text = String::from("[Working together](../working-together.md#other-protocols) says how rows are read.\n");
+    for (protocol, table) in tables() {
+        let _ = write!(text, "\n## {protocol}\n\n| Longhand | where | sent | fields |\n| --- | --- | --- | --- |\n");
+        for row in table.rows {
+            let (conditions, fields) = (code(&row.conditions), code(&row.fields));
+            let _ = writeln!(text, "| `{}` | {conditions} | {} | {fields} |", row.step, row.target);
+        }
+        text.push_str("\nNot sent:\n\n");
+        for list in table.not_sent {
+            let _ = writeln!(text, "- {}: {}", code(&list.steps), list.reason);
+        }
+    }
+    assert_page("mappings", "Mappings to other protocols", "`docs/mappings.json`", &text);
+}
+
+/// The decisions, by the titles of their pages.
+#[test]
+fn decisions() {
+    let mut list = String::from(
+        "# Decisions\n\nEach page is a decision that somebody would otherwise undo: what holds, what was rejected, and why.\n\
+         Figures are of the date of the page, on a machine with 2 cores.\nA decision that changes gets a new page, and the \
+         old one goes.\n\n",
+    );
+    let folder = root().join("docs/decisions");
+    let names = fs::read_dir(&folder).expect("the decisions").map(|entry| entry.expect("an entry").file_name());
+    let names: BTreeSet<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    for name in names.iter().filter(|name| *name != "README.md") {
+        let page = fs::read_to_string(folder.join(name)).expect("a page");
+        let title = page.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let _ = writeln!(list, "- [{title}]({name})");
+    }
+    assert_reviewed("docs/decisions/README.md", &list, "a decision was added, renamed or removed");
 }
 
 #[test]
