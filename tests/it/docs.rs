@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Most words of a page, and of all that is written by hand.
 const WORDS_MAX: [(&str, usize); 4] =
-    [("README.md", 1_000), ("ARCHITECTURE.md", 3_500), ("CONTRIBUTING.md", 1_000), ("", 30_000)];
+    [("README.md", 1_000), ("ARCHITECTURE.md", 3_500), ("CONTRIBUTING.md", 1_000), ("", 28_000)];
 const DECISION_WORDS_MAX: usize = 150;
 
 /// Folders without pages of ours.
@@ -106,7 +106,8 @@ fn a_link_that_leads_nowhere_is_found() {
 
 #[test]
 fn documents_stay_short() {
-    let words = |text: &str| text.split_whitespace().count();
+    // What separates cells of a table is no word.
+    let words = |text: &str| text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
     let written = pages().into_iter().filter(|(name, _)| !is_generated(name) && name.ends_with(".md"));
     let counts: Vec<(String, usize)> = written.map(|(name, page)| (name, words(&page))).collect();
     for (name, most) in WORDS_MAX {
