@@ -11,8 +11,8 @@ const WORDS_MAX: [(&str, usize); 4] =
     [("README.md", 1_000), ("ARCHITECTURE.md", 3_500), ("CONTRIBUTING.md", 1_000), ("", 28_000)];
 const DECISION_WORDS_MAX: usize = 150;
 
-/// Folders without pages of ours.
-const FOREIGN: [&str; 4] = ["target", "node_modules", ".git", "venv"];
+/// Folders without pages of ours, beside the hidden ones.
+const FOREIGN: [&str; 4] = ["target", "node_modules", "venv", "dist"];
 
 fn is_generated(name: &str) -> bool {
     name.starts_with("docs/reference/") || name == "docs/decisions/README.md"
@@ -24,7 +24,7 @@ fn pages() -> BTreeMap<String, String> {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            if path.is_dir() && !FOREIGN.contains(&name.as_str()) {
+            if path.is_dir() && !name.starts_with('.') && !FOREIGN.contains(&name.as_str()) {
                 visit(&path, found);
             } else if path.is_file() && (name.ends_with(".md") || name == "llms.txt") {
                 let shown = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
