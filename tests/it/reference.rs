@@ -246,9 +246,20 @@ fn preset_list() {
     assert_page("presets", "Presets", "the files of the presets", &text);
 }
 
+/// What the comments of the metrics say of their labels, by the metric.
+fn labels_of_metrics() -> BTreeMap<String, String> {
+    let source = fs::read_to_string(root().join("crates/server/src/metrics.rs")).expect("the metrics");
+    let family = Regex::new(r#"((?:/// [^\n]*\n)+)const [A-Z_]+: Family =[^"]*"(\w+)""#).expect("a pattern");
+    let labels = family.captures_iter(&source).map(|found| (found[2].to_owned(), line(&found[1].replace("///", ""))));
+    let labels: BTreeMap<String, String> = labels.collect();
+    assert!(labels.len() > 5, "{} metrics with labels", labels.len());
+    labels
+}
+
 #[test]
 fn metrics() {
     let shown = longhand::metrics::text(&pb::GetServerInfoResponse::default());
+    let labels = labels_of_metrics();
     let mut kinds = BTreeMap::new();
     let mut text = String::from("| metric | type | meaning |\n| --- | --- | --- |\n");
     for row in shown.lines() {
@@ -260,7 +271,9 @@ fn metrics() {
         if let Some((name, help)) = row.strip_prefix("# HELP ").and_then(|row| row.split_once(' ')) {
             let kind = kinds.get(name).map_or("", String::as_str);
             let suffix = if kind == "counter" { "_total" } else { "" };
-            let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {} |", sentence(help.trim_end_matches("..")));
+            let meaning =
+                format!("{} {}", sentence(help.trim_end_matches("..")), labels.get(name).map_or("", String::as_str));
+            let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {} |", meaning.trim());
         }
     }
     assert!(kinds.len() > 30, "{} metrics", kinds.len());

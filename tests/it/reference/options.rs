@@ -106,7 +106,13 @@ impl Reference {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
             let value = defaults.and_then(|defaults| defaults.get(&name));
             let of = self.shown(&field.ty, value);
-            self.row(&format!("{prefix}{name}"), &of, &default_text(value), &rust::documented(&field.attrs));
+            // A struct has its defaults in its own section.
+            let is_choice = matches!(self.types.get(&type_name(&field.ty).0), Some(Item::Enum(_)));
+            let default = match value {
+                Some(choice @ Value::Object(_)) if is_choice => format!("`{}`", line(&choice.to_string())),
+                _ => default_text(value),
+            };
+            self.row(&format!("{prefix}{name}"), &of, &default, &rust::documented(&field.attrs));
         }
     }
 
