@@ -2,7 +2,8 @@
 
 import os
 import grpc
-from longhand.v1 import context_pb2 as context, context_pb2_grpc, message_pb2 as message, message_pb2_grpc
+from longhand.v1 import context_pb2 as context, context_pb2_grpc, event_pb2 as event, event_pb2_grpc
+from longhand.v1 import message_pb2 as message, message_pb2_grpc
 from longhand.v1 import session_pb2 as session, session_pb2_grpc
 
 # By default, grpcio sends the path of the socket as authority, which is none in HTTP: the stream would be reset.
@@ -30,8 +31,6 @@ print(done.context_usage)
 
 # A user interface subscribes to events: a stream that begins after the last cursor misses nothing. This one ends when
 # nothing newer has come for 10 seconds.
-from longhand.v1 import event_pb2 as event, event_pb2_grpc
-
 events = event_pb2_grpc.EventServiceStub(channel)
 start = {"from_beginning": True}  # later {"after_cursor": cursor}: missed events come first
 for frame in events.SubscribeEvents(event.SubscribeEventsRequest(session_ids=[ses], include_content=True, **start)):
