@@ -44,7 +44,7 @@ use std::path::PathBuf;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Measures Longhand; docs/performance.md has the figures and their targets.
+/// Measures Longhand; docs/performance.md has the figures.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Arguments {

@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write as _;
 
 /// The commands in the groups in which help lists them.
-pub(super) const GROUPS: [(&str, &[&str]); 8] = [
+pub const GROUPS: [(&str, &[&str]); 8] = [
     ("Begin", &["demo", "serve", "up", "down", "console", "completions"]),
     ("Sessions", &["create", "sessions", "import", "export", "title", "label", "archive", "fork", "erase"]),
     ("Messages", &["append", "finish", "show", "search", "expand", "edit", "pin", "rewind"]),

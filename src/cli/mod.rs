@@ -71,6 +71,7 @@ mod who;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use client::Client;
 use globals::Globals;
+pub use help::GROUPS as COMMAND_GROUPS;
 use std::process::ExitCode;
 
 /// The parsed command line.
@@ -176,6 +177,12 @@ enum Command {
     /// Simulate presets on a transcript, without a daemon and without a model
     Simulate(simulate::Arguments),
     /// Measure the quality of summaries on transcripts
+    ///
+    /// From the rest of a transcript it takes the names that are used again (files, identifiers, commands, errors, figures,
+    /// open items), and counts how many of them a compaction keeps. PRECISION is the reverse: the share of names in the
+    /// summary that are used later. Further columns have the share of bare lists, contradictions of the history, and the age
+    /// of the stated next steps. Whether work can go on from a summary takes an exam: one party answers from the summary
+    /// alone, and another grades.
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads; exit code 3 for findings
     Audit(audit::Arguments),

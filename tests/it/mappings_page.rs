@@ -1,13 +1,11 @@
-//! The tables of other protocols in `docs/working-together.md`, against the protos: they name only what exists, and leave
-//! out no event without a reason. That the protocols take what the tables make is checked by `tests/mappings/run`.
+//! The tables of other protocols in `docs/mappings.json`, against the protos: they name only what exists, and leave out no
+//! event without a reason. That the protocols take what the tables make is checked by `tests/mappings/run`.
 
+use crate::tidy::root;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use regex::Regex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-
-const PROTOCOLS: [&str; 3] = ["Agent Client Protocol", "AG-UI", "UI message stream of the AI SDK"];
 
 /// Steps that are not events, with the messages whose fields they have.
 const STEPS: [(&str, &[&str]); 4] =
@@ -22,16 +20,44 @@ const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("UsageRecorded", "session", "Session"),
 ];
 
+/// A row of a protocol's table.
+#[derive(serde::Deserialize)]
+pub(crate) struct Row {
+    pub(crate) step: String,
+    #[serde(rename = "where")]
+    pub(crate) conditions: Vec<String>,
+    pub(crate) target: String,
+    pub(crate) fields: Vec<String>,
+}
+
+/// Steps that a protocol does not get, with the reason.
+#[derive(serde::Deserialize)]
+pub(crate) struct NotSent {
+    pub(crate) steps: Vec<String>,
+    pub(crate) reason: String,
+}
+
+/// What is sent for the steps of a stream.
+#[derive(serde::Deserialize)]
+pub(crate) struct Table {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) not_sent: Vec<NotSent>,
+}
+
+/// The tables by their protocols.
+pub(crate) fn tables() -> BTreeMap<String, Table> {
+    let text = fs::read_to_string(root().join("docs/mappings.json")).expect("the tables");
+    serde_json::from_str(&text).expect("tables")
+}
+
 struct Page {
-    text: String,
+    tables: BTreeMap<String, Table>,
     pool: DescriptorPool,
 }
 
 impl Page {
     fn read() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/working-together.md");
-        let pool = DescriptorPool::decode(longhand::pb::DESCRIPTORS).expect("descriptors");
-        Self { text: fs::read_to_string(path).expect("the page"), pool }
+        Self { tables: tables(), pool: DescriptorPool::decode(longhand::pb::DESCRIPTORS).expect("descriptors") }
     }
 
     fn message(&self, name: &str) -> MessageDescriptor {
@@ -43,25 +69,6 @@ impl Page {
         let event = self.message("Event");
         let body = event.oneofs().find(|oneof| oneof.name() == "body").expect("a body");
         body.fields().map(|field| field.kind().as_message().expect("a message").name().to_owned()).collect()
-    }
-
-    /// The section of a protocol.
-    fn section(&self, protocol: &str) -> &str {
-        let begin = format!("\n### {protocol}\n");
-        let (_, rest) = self.text.split_once(&begin).unwrap_or_else(|| panic!("no section {protocol}"));
-        rest.split("\n### ").next().unwrap_or_default()
-    }
-
-    /// The rows of a protocol's table, cell by cell.
-    fn rows(&self, protocol: &str) -> Vec<Vec<Vec<String>>> {
-        let span = Regex::new("`([^`]+)`").expect("a pattern");
-        let (_, table) = self.section(protocol).split_once("| Longhand | where |").expect("a table");
-        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-        let cells = |line: &str| -> Vec<Vec<String>> {
-            let spans = |cell: &str| span.captures_iter(cell).map(|found| found[1].to_owned()).collect();
-            line.trim_matches('|').split('|').map(spans).collect()
-        };
-        rows.map(cells).collect()
     }
 
     /// A finding if a step has no such field, or the field has none of these values.
@@ -102,48 +109,34 @@ impl Page {
     }
 
     /// Findings about the fields that a row reads.
-    fn check_row(&self, row: &[Vec<String>]) -> Vec<String> {
-        let step = &row[0][0];
+    fn check_row(&self, row: &Row) -> Vec<String> {
         let mut findings = Vec::new();
-        for condition in &row[1] {
+        for condition in &row.conditions {
             let (path, values) = condition.split_once('=').unwrap_or((condition, ""));
             let values: Vec<&str> = values.split(',').filter(|value| !value.is_empty()).collect();
-            findings.extend(self.check(step, path.trim_start_matches('!'), &values));
+            findings.extend(self.check(&row.step, path.trim_start_matches('!'), &values));
         }
         let constant = Regex::new(r#"^("|true$|false$|\d)"#).expect("a pattern");
         let function = Regex::new(r"^\w+\((.+)\)$").expect("a pattern");
-        for source in row[3].iter().flat_map(|field| {
+        for source in row.fields.iter().flat_map(|field| {
             let (_, sources) = field.split_once('=').unwrap_or_else(|| panic!("{field} has no source"));
             sources.split(" ?? ")
         }) {
             if !constant.is_match(source) {
                 let path = function.captures(source).map_or(source, |found| found.get(1).map_or("", |of| of.as_str()));
-                findings.extend(self.check(step, path, &[]));
+                findings.extend(self.check(&row.step, path, &[]));
             }
         }
         findings
-    }
-
-    /// The steps that a protocol's section lists as not sent, each list with a reason.
-    fn not_sent(&self, protocol: &str) -> Vec<String> {
-        let (_, list) = self.section(protocol).split_once("\nNot sent:\n\n").expect("a list of what is not sent");
-        let span = Regex::new("`([^`]+)`").expect("a pattern");
-        let lines = list.lines().filter(|line| line.starts_with("- "));
-        let names = |line: &str| -> Vec<String> {
-            let (names, reason) = line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}"));
-            assert!(reason.len() > 10, "no reason: {line}");
-            span.captures_iter(names).map(|found| found[1].to_owned()).collect()
-        };
-        lines.flat_map(names).collect()
     }
 }
 
 #[test]
 fn mapping_tables_name_only_what_the_protos_have() {
     let page = Page::read();
-    let rows: Vec<_> = PROTOCOLS.iter().flat_map(|protocol| page.rows(protocol)).collect();
+    let rows: Vec<&Row> = page.tables.values().flat_map(|table| &table.rows).collect();
     assert!(rows.len() > 60, "{} rows", rows.len());
-    let findings: Vec<String> = rows.iter().flat_map(|row| page.check_row(row)).collect();
+    let findings: Vec<String> = rows.into_iter().flat_map(|row| page.check_row(row)).collect();
     assert_eq!(findings, Vec::<String>::new());
 }
 
@@ -153,13 +146,15 @@ fn every_event_is_in_each_mapping_or_in_its_list_of_what_is_not_sent() {
     let mut known = page.events();
     assert!(known.contains("RunStarted") && known.len() > 30);
     known.extend(STEPS.iter().map(|(name, _)| (*name).to_owned()));
-    for protocol in PROTOCOLS {
-        let sent: BTreeSet<String> = page.rows(protocol).iter().map(|row| row[0][0].clone()).collect();
-        let not_sent = page.not_sent(protocol);
-        let listed: BTreeSet<String> = not_sent.iter().cloned().collect();
+    assert_eq!(page.tables.len(), 3);
+    for (protocol, table) in &page.tables {
+        let sent: BTreeSet<&String> = table.rows.iter().map(|row| &row.step).collect();
+        let not_sent: Vec<&String> = table.not_sent.iter().flat_map(|list| &list.steps).collect();
+        let listed: BTreeSet<&String> = not_sent.iter().copied().collect();
+        assert!(table.not_sent.iter().all(|list| list.reason.len() > 10), "{protocol}: no reason");
         assert_eq!(listed.len(), not_sent.len(), "{protocol}: listed twice");
         assert_eq!(sent.intersection(&listed).next(), None, "{protocol}: sent and not sent");
-        assert_eq!(sent.union(&listed).cloned().collect::<BTreeSet<_>>(), known, "{protocol}");
+        assert_eq!(sent.union(&listed).copied().collect::<BTreeSet<_>>(), known.iter().collect(), "{protocol}");
     }
 }
 

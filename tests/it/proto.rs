@@ -1,7 +1,23 @@
 //! The rules of the protocol, checked on the compiled protos, and its surface, compared with the reviewed one.
 //!
-//! Numbers in the findings are those of the rules in `CONTRIBUTING.md`, section "The protocol". Linters of protos are
-//! programs outside of the crates registry, and do not know the limits, error reasons and verbs that are compared here.
+//! Linters of protos are programs outside of the crates registry, and do not know the limits, error reasons and verbs that
+//! are compared here. The rules, by the numbers that findings have:
+//!
+//! - **1** One file per resource; its service first, requests and responses in the order of the RPCs.
+//! - **2** Numbers are signed: `int32` for page sizes, indexes, attempts, status codes and counts within one answer; `int64`
+//!   for tokens, bytes, revisions, sequence numbers, costs and totals of the store. Ids are strings; bytes are hashes or data.
+//! - **3** Services end in `Service`. An RPC is a verb and a noun, without prepositions.
+//! - **4** Each RPC has its own `XRequest` and `XResponse`, used nowhere else.
+//! - **5** Fields are in lower_snake_case, plural if and only if they are repeated, with the unit last. `_time` is a
+//!   `Timestamp`; `_timeout` and `_interval` are `Duration`s.
+//! - **7** Enums begin with `…_UNSPECIFIED = 0`, their values have the enum's name as prefix, and their comment contains "New
+//!   values may appear."
+//! - **14** Lists take `page_size` and `page_token`; field 1 of the response is the list, field 2 `next_page_token`.
+//! - **20** Everything has a comment in sentences, with meaning, limits and default. An RPC's comment ends with `Errors:` and
+//!   the reasons, which must exist.
+//! - **21** An RPC has a `scope` and a `google.api.http` rule: resources below `/v1`, a verb after a colon for what is no
+//!   create, get, list or update, `body: "*"` for everything but a get. An RPC that takes a stream has no HTTP rule,
+//!   and there are RPCs of one request each that do the same.
 
 mod options;
 
@@ -393,7 +409,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto")
 }
 
-fn ours_compiled() -> protox::Compiler {
+pub(crate) fn ours_compiled() -> protox::Compiler {
     let mut names: Vec<String> = std::fs::read_dir(folder().join("longhand/v1"))
         .expect("the protos are there")
         .map(|entry| format!("longhand/v1/{}", entry.expect("an entry").file_name().to_string_lossy()))

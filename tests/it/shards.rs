@@ -114,7 +114,7 @@ fn a_daemon_that_was_frozen_beyond_its_lease_serves_and_writes_nothing_of_its_ow
     at(&second, &["audit", "verify"]).expect("no findings");
 }
 
-/// As README.md shows it.
+/// As docs/postgres.md shows it.
 #[test]
 fn a_session_survives_the_kill_of_its_daemon_at_another_one() {
     let Some(server) = Server::shared() else { return };

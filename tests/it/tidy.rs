@@ -101,7 +101,7 @@ impl std::fmt::Display for Breach {
     }
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn assert_reviewed(file: &str, expected: &str, why: &str) {
 }
 
 /// All Rust files below a folder, by their paths from the root.
-fn sources(folder: &str) -> BTreeMap<String, String> {
+pub(crate) fn sources(folder: &str) -> BTreeMap<String, String> {
     fn visit(directory: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(directory).expect("the folder can be read") {
             let path = entry.expect("the entry can be read").path();

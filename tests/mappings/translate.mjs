@@ -1,29 +1,22 @@
-// A translator of an event stream by the tables of docs/working-together.md: the page says what its rows mean.
+// A translator of an event stream by docs/mappings.json; docs/working-together.md says what its rows mean.
 import { readFileSync } from "node:fs";
 
-const page = readFileSync(new URL("../../docs/working-together.md", import.meta.url), "utf8");
+const tables = JSON.parse(readFileSync(new URL("../../docs/mappings.json", import.meta.url), "utf8"));
 
-/** The rules of a section: rows of its table whose first column is `Longhand`. */
-export function rules(section) {
-    const start = page.indexOf(`\n### ${section}\n`);
-    if (start < 0) {
-        throw new Error(`no section ${section}`);
+/** The rules of a protocol. */
+export function rules(protocol) {
+    if (!tables[protocol]) {
+        throw new Error(`no protocol ${protocol}`);
     }
-    const text = page.slice(start + 5).split("\n### ")[0];
-    const rows = text.slice(text.indexOf("| Longhand | where |")).split("\n\n")[0].split("\n").slice(2);
-    return rows.map((row) => {
-        const [step, where, target, fields] = row.split("|").slice(1, -1);
-        const spans = (cell) => [...cell.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
-        return {
-            step: spans(step)[0],
-            where: spans(where).map(condition),
-            target: target.replaceAll("`", "").trim(),
-            fields: spans(fields).map((field) => {
-                const [name, source] = split(field, "=");
-                return { path: name.split("."), sources: source.split(" ?? ").map(value) };
-            }),
-        };
-    });
+    return tables[protocol].rows.map(({ step, where, target, fields }) => ({
+        step,
+        where: where.map(condition),
+        target,
+        fields: fields.map((field) => {
+            const [name, source] = split(field, "=");
+            return { path: name.split("."), sources: source.split(" ?? ").map(value) };
+        }),
+    }));
 }
 
 function split(text, separator) {
