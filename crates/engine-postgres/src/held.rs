@@ -13,13 +13,12 @@ use crate::model::Seq;
 use crate::telemetry::failpoint;
 use crate::write_state::WriteState;
 use longhand_engine::database::{
-    BeginAnew, Cleaned, Database, Engine, HeldStore, LeasedPlace, Look, Serving, note_failure,
+    BeginAnew, Cleaned, Database, Engine, HeldStore, LeasedPlace, Look, Serving, VerifiedBy, note_failure,
 };
 use longhand_engine::health::Health;
 use longhand_engine::readers::Readers;
 use longhand_engine::{Connection, Durability, connect, scalar};
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,16 +260,12 @@ impl HeldStore for HeldShard {
         self.conn.execute_batch(&format!("drop schema {schema} cascade; create schema {schema}"))
     }
 
-    fn file(&self) -> Option<PathBuf> {
-        None
-    }
-
     fn empty_log(&self) -> Result<()> {
         Ok(())
     }
 
-    fn readers(&self, count: usize, clock: Clock) -> Result<Readers> {
-        Ok(self.ownership.0.readers(count, clock))
+    fn verified_by(&self) -> VerifiedBy {
+        VerifiedBy::Readers(self.ownership.0.readers(1, Clock::default()))
     }
 
     fn set_aside(self: Box<Self>, newest: Seq, change: &dyn Fn(&Connection) -> Result<()>) -> Result<Option<File>> {

@@ -73,14 +73,11 @@ pub trait HeldStore: Send {
     /// Removes all that is there, within a transaction of the caller.
     fn clear(&self) -> Result<()>;
 
-    /// Its file, if it is one.
-    fn file(&self) -> Option<PathBuf>;
-
     /// Has its file have all that was committed.
     fn empty_log(&self) -> Result<()>;
 
-    /// Readers of it while it is held.
-    fn readers(&self, count: usize, clock: Clock) -> Result<Readers>;
+    /// By what a copy that was made here is verified.
+    fn verified_by(&self) -> VerifiedBy;
 
     /// Sets the store aside, with a last change, in one step behind which no daemon serves it. Returns what still keeps
     /// daemons out of its place.
@@ -88,6 +85,14 @@ pub trait HeldStore: Send {
 
     /// Ends with a last change, in one step, what was made here: from now on daemons serve it.
     fn complete(self: Box<Self>, newest: Seq, change: &dyn Fn(&Connection) -> Result<()>) -> Result<()>;
+}
+
+/// By what a copy is verified.
+pub enum VerifiedBy {
+    /// Its file, whose pages are checked too.
+    File(PathBuf),
+    /// A connection that reads it.
+    Readers(Readers),
 }
 
 /// A store that is served.

@@ -2,7 +2,7 @@
 
 use super::connect::{self, Access, BUSY_TIMEOUT, Durability};
 use super::connection::Connection;
-use super::database::{BeginAnew, Cleaned, Database, Engine, HeldStore, Serving, note_failure};
+use super::database::{BeginAnew, Cleaned, Database, Engine, HeldStore, Serving, VerifiedBy, note_failure};
 use super::files::{self, APPLICATION_ID, DATABASE, DatabaseState, OpenFiles};
 use super::gaps::{self, Gaps};
 use super::health::Health;
@@ -102,13 +102,8 @@ impl HeldStore for HeldFiles {
         Ok(())
     }
 
-    fn file(&self) -> Option<PathBuf> {
-        Some(self.directory.join(DATABASE))
-    }
-
-    fn readers(&self, count: usize, clock: Clock) -> Result<Readers> {
-        let (directory, durability) = (self.directory.clone(), self.durability);
-        Readers::new(count, clock, Box::new(move || connect::connect_reader(&directory, durability)))
+    fn verified_by(&self) -> VerifiedBy {
+        VerifiedBy::File(self.directory.join(DATABASE))
     }
 
     fn empty_log(&self) -> Result<()> {

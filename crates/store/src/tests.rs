@@ -361,12 +361,12 @@ async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
     let rest = async {
         let go = async { drop(go) };
         let all =
-            futures::join!(write(label(one, None)), write(label(one, Some(one))), write(label(one, Some(other))), go);
+            tokio::join!(write(label(one, None)), write(label(one, Some(one))), write(label(one, Some(other))), go);
         assert!(is_bug(all.0), "refused behind its event");
         all.1.expect("a mutation of its own");
         assert!(is_bug(all.2), "an event of another session");
     };
-    futures::join!(first, rest).0.expect("it waited");
+    tokio::join!(first, rest).0.expect("it waited");
     for key in [one, other] {
         let (found, mut findings) = tokio::sync::mpsc::channel(9);
         let checked = store.upkeep().verify(Some(key), found).await.expect("verified");

@@ -128,7 +128,7 @@ mod tests {
         let source = include_str!("../../../../proto/longhand/v1/session.proto");
         let rows = source.lines().filter_map(|line| line.strip_prefix("//   "));
         let documented: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().take(3).collect()).collect();
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let code = format!("{:?}", reason.code());
             let outcome = match reason {
                 Reason::OutcomeUncertain
@@ -150,7 +150,7 @@ mod tests {
     fn every_reason_is_a_proper_name_with_its_code() {
         let form = regex::Regex::new("^[A-Z][A-Z0-9_]+[A-Z0-9]$").expect("a pattern");
         let mut seen = HashSet::new();
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let name = reason.as_str();
             assert!(form.is_match(name) && name.len() <= 63, "{name}");
             assert!(seen.insert(name), "{name} is there twice");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn codes_follow_the_names() {
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let name = reason.as_str();
             let expected = match name.rsplit('_').next().expect("a word") {
                 "FOUND" => Code::NotFound,

@@ -4,7 +4,7 @@
 use super::note::{self, Content, Note};
 use crate::clock::{Clock, fresh_id};
 use crate::engine::connect::{self, Access};
-use crate::engine::database::{HeldStore, LeasedPlace, Look};
+use crate::engine::database::{HeldStore, LeasedPlace, Look, VerifiedBy};
 use crate::engine::file_store::HeldFiles;
 use crate::engine::files::{self, DATABASE, DatabaseState};
 use crate::engine::{Connection, copy};
@@ -187,13 +187,10 @@ impl Held {
 
     /// Verifies the chains of a copy that is complete; of files also pages and references.
     pub(super) async fn verify(&self, head: Seq, progress: OnProgress<'_>) -> Result<()> {
-        let (file, readers) = {
-            let held = self.held()?;
-            (held.file(), held.readers(1, Clock::default()))
-        };
-        match file {
-            Some(file) => copies::check(&file, progress).await.map(drop),
-            None => copies::verify(&readers?, head, progress).await.map(drop),
+        let verified_by = self.held()?.verified_by();
+        match verified_by {
+            VerifiedBy::File(file) => copies::check(&file, progress).await.map(drop),
+            VerifiedBy::Readers(readers) => copies::verify(&readers, head, progress).await.map(drop),
         }
     }
 
