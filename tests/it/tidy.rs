@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// The crates of the product, with the folder of each. What one may use of another is in their `Cargo.toml`s, so that the
 /// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("core", "crates/core/src"),
+    ("presets", "crates/presets/src"),
     ("extractive", "crates/extractive/src"),
     ("interop", "crates/interop/src"),
     ("protocol", "crates/protocol/src"),

@@ -4,7 +4,7 @@
 //! reading order:
 //!
 //! - [`model`]: the nouns: sessions, messages, parts, marks, layouts, views.
-//! - [`policy`]: the verbs: pure decisions about the content of a view, and the presets.
+//! - [`policy`]: the verbs: pure decisions about the content of a view, and the text of a policy.
 //! - [`fold`]: everything that follows from a session's rows: its view, hash, estimate, context usage and guards.
 //! - [`simulation`]: a session's life under a policy, message by message, without a daemon.
 //! - [`words`]: the words by which texts are searched.

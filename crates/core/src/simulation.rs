@@ -570,6 +570,3 @@ impl<'a> Session<'a> {
 fn shown(sources: &[SourceMessage]) -> usize {
     sources.iter().filter(|source| !source.message.kind.is_derived()).count()
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,7 +7,7 @@ use super::record::Record;
 use super::statements::{self, Turn};
 use super::{compose, lines};
 use longhand_core::model::view::SourceMessage;
-use longhand_core::policy::presets::pi::parameters::SplitTurn;
+use longhand_core::policy::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
 
 /// Name in events and lists.

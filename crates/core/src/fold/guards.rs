@@ -170,13 +170,7 @@ impl Guards {
     }
 
     /// True if an automatic compaction that frees this number of tokens is worth its cost now.
-    pub(super) fn accepts(
-        &self,
-        planning: PlanningInput<'_>,
-        fold: &Fold,
-        decision: plan::Decision,
-        freed: i64,
-    ) -> bool {
+    pub fn accepts(&self, planning: PlanningInput<'_>, fold: &Fold, decision: plan::Decision, freed: i64) -> bool {
         let PlanningInput { policy, window, .. } = planning;
         let level_policy = decision.level().and_then(|level| policy.level(level));
         let steps = level_policy.map_or(&[][..], |level_policy| &level_policy.steps);
@@ -220,7 +214,7 @@ impl Guards {
     }
 
     /// True if no compaction without progress holds back this kind. A failed summary does not hold back a prune.
-    pub(super) fn allow_kind(&self, kind: CompactionKind) -> bool {
+    pub fn allow_kind(&self, kind: CompactionKind) -> bool {
         self.failed_kind.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 

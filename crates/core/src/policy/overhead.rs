@@ -97,10 +97,10 @@ mod tests {
     use crate::model::layout::Layout;
     use crate::model::time::Timestamp;
     use crate::model::usage::ModelWindow;
-    use crate::policy::presets;
+    use crate::policy::samples;
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
         let (window, layout) = (ModelWindow::default(), Layout::everything());
         let planning = PlanningInput {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_the_window_says_counts_as_far_as_usage_leaves_room_for_it() {
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
         let layout = Layout::everything();
         let now = Timestamp::default();

@@ -16,8 +16,8 @@ use longhand_core::model::message::{Finish, Message, MessageKind, Role};
 use longhand_core::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_core::model::time::Timestamp;
 use longhand_core::model::view::SourceMessage;
-use longhand_core::policy::presets;
 use longhand_core::policy::summary::SummaryInput;
+use longhand_presets as presets;
 use uuid::Uuid;
 
 /// The id of the message with this revision.

@@ -1,0 +1,16 @@
+//! The presets: their files, their decisions, and the laws that hold under all of them.
+
+#[path = "../../../core/src/policy/dsl.rs"]
+mod dsl;
+mod files;
+mod folds;
+mod golden;
+mod laws;
+mod maintenance;
+mod overflow;
+mod seeds;
+mod simulations;
+mod tokens;
+
+use longhand_core::{fold, model, policy, simulation};
+use longhand_presets as presets;
