@@ -6,7 +6,7 @@ use super::file_lists::file_lists;
 use super::record::Record;
 use super::statements::{self, Turn};
 use super::{compose, lines};
-use longhand_core::model::view::SourceMessage;
+use longhand_model::view::SourceMessage;
 use longhand_core::policy::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
 

@@ -14,7 +14,8 @@ pub mod suna;
 
 use gemini_cli::parameters::{Excerpt, OutputBudget};
 use joyagent::parameters::{Envelope, Suffix};
-use longhand_core::{model, policy};
+use longhand_core::policy;
+use longhand_model as model;
 use policy::Policy;
 use policy::preset::{self, named};
 pub use policy::preset::{Error, Preset};

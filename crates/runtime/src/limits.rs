@@ -1,6 +1,6 @@
 //! Every bound in one place. Sizes are bytes and times are milliseconds unless stated otherwise.
 
-use crate::policy::validate::BREAKER_FAILURES_MAX;
+use crate::model::limits::BREAKER_FAILURES_MAX;
 
 pub use crate::model::limits::*;
 

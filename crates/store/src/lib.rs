@@ -5,7 +5,8 @@
 //! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
 //! `ledger::messages`.
 
-use longhand_core::{model, words};
+use longhand_model as model;
+use longhand_words as words;
 use longhand_engine::{self as engine, error, write_state};
 use longhand_runtime::{clock, limits, telemetry, turns};
 use longhand_secrets as secrets;

@@ -115,7 +115,10 @@ impl ExcerptStrategy for Excerpt {
     }
 }
 
-/// The size of the texts of a message.
+/// Units of a message besides its texts.
+const MESSAGE_UNITS: i64 = 30;
+
+/// The size of a message.
 fn texts(parts: &[Shown<'_>], size: &dyn Fn(&str) -> i64) -> i64 {
     let of = |part: &Shown<'_>| match part {
         Shown::Text(text) => size(text),
@@ -123,7 +126,7 @@ fn texts(parts: &[Shown<'_>], size: &dyn Fn(&str) -> i64) -> i64 {
         Shown::Result { output, .. } => size(output),
         Shown::Reasoning(_) | Shown::Media(_) | Shown::Opaque(_) => 0,
     };
-    parts.iter().map(of).sum()
+    parts.iter().map(of).fold(MESSAGE_UNITS, i64::saturating_add)
 }
 
 static STRATEGIES: Strategies = Strategies {

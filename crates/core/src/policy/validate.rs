@@ -5,11 +5,9 @@ use super::{
     LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, RENDER_VERSION, Section, Step, Summarize, Summary,
     SummaryFormat, Tail, Truncate,
 };
+use crate::model::limits::BREAKER_FAILURES_MAX;
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
-
-/// Maximum number of failures that a breaker may count.
-pub const BREAKER_FAILURES_MAX: u32 = 32;
 
 /// All violations in the policy; empty if it can be used.
 pub fn validate(policy: &Policy) -> Vec<Violation> {

@@ -2,7 +2,7 @@
 
 use super::{Talk, extract};
 use crate::digest;
-use longhand_core::model::part::ResultStatus;
+use longhand_model::part::ResultStatus;
 use longhand_core::policy::summary::SummaryInput;
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use super::Talk;
 use crate::what_people_said;
-use longhand_core::model::mark::{Words, WordsStance};
-use longhand_core::model::part::{Part, PartBody};
+use longhand_model::mark::{Words, WordsStance};
+use longhand_model::part::{Part, PartBody};
 use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
 use longhand_core::policy::tokens;
 use serde_json::json;

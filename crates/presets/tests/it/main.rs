@@ -12,5 +12,6 @@ mod seeds;
 mod simulations;
 mod tokens;
 
-use longhand_core::{fold, model, policy, simulation};
+use longhand_core::{fold, policy, simulation};
+use longhand_model as model;
 use longhand_presets as presets;

@@ -6,8 +6,8 @@
 
 use super::marks::Marks;
 use super::state::origin;
-use crate::model::Revision;
-use crate::model::mark::{Mark, MarkBody};
+use crate::Revision;
+use crate::mark::{Mark, MarkBody};
 
 /// A change of the view that can be undone or redone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@ use proptest::test_runner::TestCaseError;
 use uuid::Uuid;
 
 use super::*;
-use crate::model::compaction::RevisionRange;
-use crate::model::ids::CompactionId;
-use crate::model::layout::{LayoutChange, OmitReason, Placement, Span};
-use crate::model::mark::{CompactedMark, MarkBody, Replay, WordsStance};
+use crate::compaction::RevisionRange;
+use crate::ids::CompactionId;
+use crate::layout::{LayoutChange, OmitReason, Placement, Span};
+use crate::mark::{CompactedMark, MarkBody, Replay, WordsStance};
 
 mod oracle;
 

@@ -10,11 +10,11 @@ use super::{
     compaction, edited, left_out, mark, newest_change, newest_undone, pinned, pruned, range, replayed, rewound,
     still_applies, taken_out, undo,
 };
-use crate::model::accounts::{Account, Accounts};
-use crate::model::compaction::RevisionRange;
-use crate::model::layout::Span;
-use crate::model::mark::{CompactedMark, MarkBody};
-use crate::model::message::MessageKind;
+use crate::accounts::{Account, Accounts};
+use crate::compaction::RevisionRange;
+use crate::layout::Span;
+use crate::mark::{CompactedMark, MarkBody};
+use crate::message::MessageKind;
 
 /// A step in the life of a session. Numbers choose among the existing items.
 #[derive(Debug, Clone)]

@@ -3,10 +3,10 @@
 use super::parts::EVERYTHING;
 use super::state::{State, point};
 use super::summaries::{Difference, FirstPositions, difference, first_position};
-use crate::model::Revision;
-use crate::model::compaction::RevisionRange;
-use crate::model::layout::{Covered, Layout, LayoutChange, Placement, Span, Splice};
-use crate::model::mark::{CompactedMark, Mark, MarkBody, Words, WordsStance};
+use crate::Revision;
+use crate::compaction::RevisionRange;
+use crate::layout::{Covered, Layout, LayoutChange, Placement, Span, Splice};
+use crate::mark::{CompactedMark, Mark, MarkBody, Words, WordsStance};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The position in the conversation of a message that an id names.
 
 use super::marks::Marks;
-use crate::model::Revision;
+use crate::Revision;
 
 /// The position of a message, by any of its ids.
 ///

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// Maximum number of failures in a row that the breaker of a policy may count.
+pub const BREAKER_FAILURES_MAX: u32 = 32;
+
 /// Bytes of a client id, a request id or an actor.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a call id.

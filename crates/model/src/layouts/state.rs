@@ -1,10 +1,10 @@
 //! The combined effect of marks, which are added one after the other.
 
-use crate::model::Revision;
-use crate::model::compaction::RevisionRange;
-use crate::model::layout::{OmitReason, Omitted};
-use crate::model::mark::{Mark, MarkBody, WordsStance};
-use crate::model::ranges::subtract;
+use crate::Revision;
+use crate::compaction::RevisionRange;
+use crate::layout::{OmitReason, Omitted};
+use crate::mark::{Mark, MarkBody, WordsStance};
+use crate::ranges::subtract;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The combined effect of the marks up to one revision.

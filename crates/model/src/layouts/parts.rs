@@ -2,11 +2,11 @@
 //! only what it changes.
 
 use super::state::{State, point, within};
-use crate::model::Revision;
-use crate::model::compaction::RevisionRange;
-use crate::model::layout::{Omitted, Placement, Span};
-use crate::model::mark::CompactedMark;
-use crate::model::ranges::subtract;
+use crate::Revision;
+use crate::compaction::RevisionRange;
+use crate::layout::{Omitted, Placement, Span};
+use crate::mark::CompactedMark;
+use crate::ranges::subtract;
 
 /// All revisions.
 pub(super) const EVERYTHING: RevisionRange = RevisionRange { first: Revision::MIN, last: Revision::MAX };

@@ -1,10 +1,10 @@
 //! Whether a summary is active: whether the conversation before its tail is still the one that it was written from.
 
 use super::state::{State, origin, point, siblings};
-use crate::model::Revision;
-use crate::model::compaction::RevisionRange;
-use crate::model::mark::{CompactedMark, Mark, MarkBody};
-use crate::model::ranges::subtract;
+use crate::Revision;
+use crate::compaction::RevisionRange;
+use crate::mark::{CompactedMark, Mark, MarkBody};
+use crate::ranges::subtract;
 
 /// A difference between the conversation that a summary was written from and the one of now. As long as it lasts, the
 /// summary is not active.

@@ -5,9 +5,9 @@
 //! active as long as the conversation before its tail is the one that it was written from. Therefore the state of the
 //! marks at the summary's base is compared with their state now, instead of the kinds of the marks in between.
 
-use crate::model::Revision;
-use crate::model::layout::Layout;
-use crate::model::mark::Mark;
+use crate::Revision;
+use crate::layout::Layout;
+use crate::mark::Mark;
 
 mod marks;
 mod parts;
