@@ -5,7 +5,7 @@
 //! promises, the preset keeps the promise, and names this in its deviations.
 
 #[cfg(test)]
-#[path = "../../core/src/policy/dsl.rs"]
+#[path = "../../core/tests/unit/dsl.rs"]
 mod dsl;
 pub mod gemini_cli;
 pub mod joyagent;
