@@ -16,10 +16,11 @@ use longhand::model::truncation::Removals;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::presets;
 use longhand::policy::{
     Fraction, FractionBoundary, Keep, Omission, Policy, Prune, Step, Tail, omission, overflow, prune, select,
 };
+use longhand::presets;
+use longhand::presets::gemini_cli::parameters::OutputBudget;
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -83,7 +84,7 @@ const CLASSES: [Class; 4] = [
         reason: Reason::Named("A masked output shows an excerpt of its words"),
         explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
                       shows its words, so that masking pays a little earlier or later.",
-        test: ("crates/core/src/policy/presets/gemini_cli/output_budget.rs", "a_truncation_names_its_part"),
+        test: ("crates/presets/src/gemini_cli/output_budget.rs", "a_truncation_names_its_part"),
     },
 ];
 const ALONE: &Class = &CLASSES[0];
@@ -222,12 +223,10 @@ impl Case {
     fn budget(&self) -> Question {
         let policy = presets::policy("gemini-cli@0.26");
         let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
-        let Some(Step::Omit(Omission::OutputBudget(rule))) =
-            policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
-        else {
-            return nothing("truncateHistoryToBudget");
-        };
-        let rule = Omission::OutputBudget(presets::gemini_cli::parameters::OutputBudget { max_units, ..rule.clone() });
+        let first = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first());
+        let rule = if let Some(Step::Omit(omission)) = first { omission.of::<OutputBudget>() } else { None };
+        let Some(rule) = rule else { return nothing("truncateHistoryToBudget") };
+        let rule = Omission::from(OutputBudget { max_units, ..rule.clone() });
         let removals = omission::removals(&rule, &policy, &ModelWindow::default(), &self.messages);
         let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
         let reading = Reading { read: |_, value| value, explain: |_, ours, theirs, _| halves(ours, theirs) };

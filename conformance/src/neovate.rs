@@ -17,7 +17,8 @@ use longhand::model::part::PartBody;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::summary::SummaryInput;
-use longhand::policy::{Policy, presets, tokens};
+use longhand::policy::{Policy, tokens};
+use longhand::presets;
 use longhand::simulation::SimulatedCompaction;
 use rand::Rng;
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ const ESTIMATED: Class = Class {
     reason: Reason::Named("What clearing leaves is estimated with the last reply"),
     explanation: "The last input without the cleared outputs is below the threshold, and with what the last reply wrote, \
                   which the next input has, it is not.",
-    test: ("crates/core/src/policy/presets/seeds/neovate.rs", "a_summary_follows_only_where_clearing_was_not_enough"),
+    test: ("crates/presets/tests/it/seeds/neovate.rs", "a_summary_follows_only_where_clearing_was_not_enough"),
 };
 
 const GAIN: Class = Class {

@@ -25,7 +25,8 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
 use longhand::policy::plan::{self, PlanningInput};
-use longhand::policy::{Policy, RESUME_TEXT, presets};
+use longhand::policy::{Policy, RESUME_TEXT};
+use longhand::presets;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -76,7 +77,7 @@ static CLASSES: [Class; 6] = [
         reason: Reason::P12,
         explanation: "Where the output limit leaves no space, OpenCode is due with no tokens at all, and goes on for \
                       ever; we need at least one.",
-        test: ("crates/core/src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
+        test: ("crates/presets/tests/it/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
     },
     Class {
         name: "a character stays whole",

@@ -17,9 +17,10 @@ use longhand::model::part::{Media, PartBody};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::bpe::{self, Encoding};
-use longhand::policy::presets;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
-use longhand::policy::{Limit, Omission, Policy, Step, omission, plan};
+use longhand::policy::{Limit, Policy, Step, omission, plan};
+use longhand::presets;
+use longhand::presets::qwen_agent::parameters::TurnsAndSteps;
 use rand::Rng;
 use retrieval::Limits;
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ pub(crate) const CURRENT: QwenAgent =
 
 const PROFILE: Profile = Profile { turns: 1..=7, text_max: 500, output_max: 2_500, ..Profile::FULL };
 
-const ITEMS: &str = "crates/core/src/policy/presets/qwen_agent/items/tests.rs";
+const ITEMS: &str = "crates/presets/src/qwen_agent/items/tests.rs";
 
 const WHOLE_CHARACTERS: Class = Class {
     name: "a character stays whole",
@@ -72,17 +73,14 @@ static CURRENT_CLASSES: [Class; 7] = [
         name: "media stay when words are cut",
         reason: Reason::P8,
         explanation: "Qwen-Agent puts nothing in place of a message with media; we cut its words.",
-        test: (
-            "crates/core/src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
-            "text_is_truncated_and_media_stay",
-        ),
+        test: ("crates/presets/src/qwen_agent/turns_and_steps/tests.rs", "text_is_truncated_and_media_stay"),
     },
     Class {
         name: "requests in a row are reduced",
         reason: Reason::P12,
         explanation: "Qwen-Agent fails when the one it has to cut is not the last; we cut it like any other.",
         test: (
-            "crates/core/src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
+            "crates/presets/src/qwen_agent/turns_and_steps/tests.rs",
             "an_unanswered_request_is_truncated_like_any_other",
         ),
     },
@@ -98,7 +96,7 @@ static OLD_CLASSES: [Class; 6] = [
         reason: Reason::P9,
         explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what fits.",
         test: (
-            "crates/core/src/policy/presets/qwen_agent/newest_first/tests.rs",
+            "crates/presets/src/qwen_agent/newest_first/tests.rs",
             "the_last_request_stays_in_the_room_that_is_left",
         ),
     },
@@ -108,7 +106,7 @@ static OLD_CLASSES: [Class; 6] = [
         explanation: "Qwen-Agent stops at a result with media that does not fit, and keeps later results of the same reply \
                       without their calls; we keep the reply, and a word in place of the result.",
         test: (
-            "crates/core/src/policy/presets/qwen_agent/newest_first/tests.rs",
+            "crates/presets/src/qwen_agent/newest_first/tests.rs",
             "results_of_a_reply_keep_their_calls_where_the_walk_ends",
         ),
     },
@@ -353,11 +351,8 @@ impl Case {
         let Some(Step::Omit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
         let removals = omission::removals(rule, &self.policy, &ModelWindow::default(), self.messages());
         let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
-        let refuses = match rule {
-            // Refused whatever the size of the rest.
-            Omission::TurnsAndSteps => self.free_tokens == 0,
-            _ => true,
-        };
+        // One of both is refused whatever the size of the rest.
+        let refuses = rule.of::<TurnsAndSteps>().is_none() || self.free_tokens == 0;
         if refuses && removals.is_empty() && self.messages().iter().map(estimate).sum::<i64>() > self.max_tokens {
             return json!({ "error": REFUSED });
         }

@@ -17,10 +17,10 @@ use longhand::model::truncation::{Removals, Truncation};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::presets;
 use longhand::policy::{Attachments, Policy, Prune, Step, Tail, attachments, overflow, prune, select, tokens};
 use longhand::policy::{Condition, Count, Keep};
 use longhand::policy::{Fraction, FractionBoundary};
+use longhand::presets;
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ static CLASSES: [Class; 4] = [
         reason: Reason::P12,
         explanation: "In windows of more than 33000 tokens Qwen Code's limits fall to nothing, and rise to where they \
                       were at 61050; ours stay there in between.",
-        test: ("crates/core/src/policy/overflow.rs", "the_limit_of_qwen_code_differs_only_where_its_deviation_says"),
+        test: ("crates/presets/tests/it/overflow.rs", "the_limit_of_qwen_code_differs_only_where_its_deviation_says"),
     },
     Class {
         name: "a kept message stays itself",

@@ -1,6 +1,6 @@
 //! The comparison of answers: agreements, differences explained by a promise or a deviation, and unexplained ones.
 
-use longhand::policy::presets;
+use longhand::presets;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

@@ -6,8 +6,8 @@ use crate::report::Report;
 use longhand::model::message::Role;
 use longhand::model::part::{PartBody, ToolCall};
 use longhand::model::view::SourceMessage;
-use longhand::policy::presets;
 use longhand::policy::{Policy, Step, Transcript, plan};
+use longhand::presets;
 use rand::Rng;
 use serde_json::{Value, json};
 

@@ -15,10 +15,10 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::plan::{self, PlanningInput};
-use longhand::policy::presets;
-use longhand::policy::presets::suna::parameters::ChatFormat;
 use longhand::policy::tokens::RangeEstimate;
-use longhand::policy::{CountPer, Omission, Policy, Step, omission};
+use longhand::policy::{Omission, Policy, Step, omission};
+use longhand::presets;
+use longhand::presets::suna::parameters::{ChatFormat, Groups, MiddleOut, Strip};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ static CLASSES: [Class; 1] = [Class {
     name: "a message without words is no message",
     reason: Reason::P9,
     explanation: "Suna counts messages without content; they are not in our views, and count nothing.",
-    test: ("crates/core/src/policy/tokens/tests.rs", "a_chat_counts_its_texts_and_their_envelope"),
+    test: ("crates/presets/tests/it/tokens.rs", "a_chat_counts_its_texts_and_their_envelope"),
 }];
 
 impl System for Suna {
@@ -204,19 +204,19 @@ impl Case {
     }
 
     fn remove_meta(&self) -> Value {
-        let after = self.after(&self.messages, |omission| matches!(omission, Omission::Strip(_)));
+        let after = self.after(&self.messages, |omission| omission.of::<Strip>().is_some());
         after.iter().map(shown).collect()
     }
 
     fn middle_out(&self) -> Value {
-        let after = self.after(&self.many, |omission| matches!(omission, Omission::MiddleOut(_)));
+        let after = self.after(&self.many, |omission| omission.of::<MiddleOut>().is_some());
         after.iter().map(name).collect()
     }
 
     fn omit(&self) -> Value {
         // Suna's function first removes the arguments of tools.
-        let stripped = self.after(&self.messages, |omission| matches!(omission, Omission::Strip(_)));
-        let after = self.after(&stripped, |omission| matches!(omission, Omission::Groups(_)));
+        let stripped = self.after(&self.messages, |omission| omission.of::<Strip>().is_some());
+        let after = self.after(&stripped, |omission| omission.of::<Groups>().is_some());
         after.iter().map(name).collect()
     }
 
@@ -266,7 +266,7 @@ fn message_units() -> u32 {
 /// The preset, with the token count of these conversations' ids.
 fn policy(suna: &Suna) -> Policy {
     let mut policy = presets::policy(suna.preset);
-    policy.counting.per = CountPer::Chat(ChatFormat { message_units: message_units() });
+    policy.counting.per = ChatFormat { message_units: message_units() }.into();
     policy
 }
 

@@ -1,8 +1,8 @@
 //! Policies that users write: files in place of the name of a preset.
 
 use super::failure::Usage;
-use crate::policy::presets::{self, Preset};
 use crate::policy::validate::validate;
+use crate::presets::{self, Preset};
 use anyhow::Context;
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use super::output::{BAD, DIMMED, GOOD, HEADING, Output, PLAIN, one_line, shorten
 use super::table::{Column, Table};
 use crate::config::Config;
 use crate::pb;
-use crate::policy::presets;
+use crate::presets;
 use anyhow::anyhow;
 use serde::Serialize;
 use serde_json::Value;

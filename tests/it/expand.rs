@@ -9,7 +9,7 @@ use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind};
 use longhand::model::part::{Part, PartBody};
-use longhand::policy::presets;
+use longhand::presets;
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 

@@ -21,7 +21,7 @@ use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
 use longhand::model::view::ViewMessage;
 use longhand::policy::plan::PlanningInput;
-use longhand::policy::presets::{self, Preset};
+use longhand::presets::{self, Preset};
 use longhand::store::{GuardRows, Visibility};
 use longhand::summarizer::{Extractive, Summarizer};
 use proptest::prelude::*;

@@ -10,7 +10,7 @@ use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::NewMessage;
 use longhand::model::part::PartBody;
 use longhand::model::time::Timestamp;
-use longhand::policy::presets;
+use longhand::presets;
 use std::cell::Cell;
 use std::fmt::Write as _;
 

@@ -2,7 +2,8 @@
 
 use crate::tidy::root;
 use longhand::policy::validate::validate;
-use longhand::policy::{Policy, presets};
+use longhand::policy::Policy;
+use longhand::presets;
 use regex::Regex;
 use std::fs;
 
@@ -15,7 +16,7 @@ fn the_examples_are_valid() {
     let page = page();
     let (_, behind) = page.split_once("```json\n").expect("an example");
     let (whole, _) = behind.split_once("```").expect("its end");
-    let policy: Policy = serde_json::from_str(whole).expect("a policy");
+    let policy = presets::read(whole).expect("a policy");
     assert_eq!(validate(&policy), []);
     assert!(policy.micro.is_some() && policy.auto.is_some());
     let patch = Regex::new(r"`(\{.*\})`\.").expect("a pattern").captures(&page).expect("a patch")[1].to_owned();

@@ -1,7 +1,8 @@
 //! Policies that users write: files in the format of the presets, and whole policies as JSON.
 
 use crate::cli::{Daemon, longhand, transcript};
-use longhand::policy::{Policy, Step, presets};
+use longhand::policy::Step;
+use longhand::presets;
 use std::path::Path;
 
 const MINE: &str = "name = 'mine'\nextends = 'opencode@seed'\nremove = ['truncate']\n\
@@ -39,7 +40,7 @@ fn a_file_stands_in_place_of_a_preset() {
         let created = daemon.json(&["create", "--preset", file]);
         let session = &created[0]["session"];
         assert_eq!(session["preset"], "mine", "{session}");
-        let stored: Policy = serde_json::from_str(session["policyJson"].as_str().expect("a text")).expect("a policy");
+        let stored = presets::read(session["policyJson"].as_str().expect("a text")).expect("a policy");
         assert!(stored == policy && stored.truncate.is_none(), "{session}");
         assert!(matches!(&stored.maintenance[..], [Step::Prune(prune)] if prune.keep.tokens == 2_000));
         let simulated = daemon.text(&["simulate", &talk, "--preset", file, "--preset", "pi", "--window", "60000"]);

@@ -10,7 +10,7 @@ use longhand::model::compaction::{CompactionKind, CompactionState, Level, Revisi
 use longhand::model::event::EventBody;
 use longhand::model::ids::PartId;
 use longhand::model::message::MessageKind;
-use longhand::policy::presets;
+use longhand::presets;
 use std::collections::BTreeSet;
 
 /// All kinds of requests by hand.

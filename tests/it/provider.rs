@@ -13,9 +13,9 @@ use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
 use longhand::model::summary_request::Spending;
 use longhand::model::view::SourceMessage;
-use longhand::policy::presets;
 use longhand::policy::prompt::block;
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
+use longhand::presets;
 use longhand::summarizer::{Error, Levels, NoObserver, Observer, RequestRecord, Summarizer, levels};
 use std::sync::{Arc, Mutex};
 

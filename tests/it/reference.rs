@@ -11,7 +11,7 @@ use clap::CommandFactory as _;
 use longhand::app::Reason;
 use longhand::cli::{COMMAND_GROUPS, Cli};
 use longhand::pb;
-use longhand::policy::presets;
+use longhand::presets;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};

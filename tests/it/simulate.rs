@@ -9,7 +9,7 @@ use longhand::model::event::EventBody;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
-use longhand::policy::presets::{self, Preset};
+use longhand::presets::{self, Preset};
 use longhand::simulation::{TranscriptEntry, simulate as play};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

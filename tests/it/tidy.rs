@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 /// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
 const CRATES: [(&str, &str); 12] = [
     ("core", "crates/core/src"),
+    ("presets", "crates/presets/src"),
     ("extractive", "crates/extractive/src"),
     ("interop", "crates/interop/src"),
     ("protocol", "crates/protocol/src"),

@@ -14,7 +14,7 @@ use longhand::model::session::OverWindowReason;
 use longhand::model::usage::ModelWindow;
 use longhand::policy::pairing;
 use longhand::policy::plan::kind;
-use longhand::policy::presets::{self, Preset};
+use longhand::presets::{self, Preset};
 use longhand::store::Visibility;
 use longhand::summarizer::Extractive;
 use std::sync::Arc;

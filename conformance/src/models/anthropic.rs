@@ -27,13 +27,13 @@ static CLASSES: [Class; 7] = [
         reason: Reason::Named("no longer counts towards the trigger"),
         explanation: "With what was cleared the history exceeds the trigger, and without it the view does not; the interface \
                       goes by the history as it came.",
-        test: ("crates/core/src/policy/golden.rs", "decisions_are_as_written_down"),
+        test: ("crates/presets/tests/it/golden.rs", "decisions_are_as_written_down"),
     },
     Class {
         name: "a short result stays",
         reason: Reason::Named("A result that is no longer than the words that replace it stays"),
         explanation: "The words have no fewer tokens than the result; the interface clears it.",
-        test: ("crates/core/src/policy/golden.rs", "decisions_are_as_written_down"),
+        test: ("crates/presets/tests/it/golden.rs", "decisions_are_as_written_down"),
     },
     Class {
         name: "what nobody has read stays",

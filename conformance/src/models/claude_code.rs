@@ -31,7 +31,7 @@ static CLASSES: [Class; 8] = [
         name: "a short output stays",
         reason: Reason::Named("An output that is no longer than the two lines"),
         explanation: "The two lines have no fewer tokens than the output; the design replaces every old one.",
-        test: ("crates/core/src/policy/presets/seeds/claude_code.rs", "micro_replaces_what_is_longer_than_its_lines"),
+        test: ("crates/presets/tests/it/seeds/claude_code.rs", "micro_replaces_what_is_longer_than_its_lines"),
     },
     Class {
         name: "what nobody has answered stays",
@@ -44,7 +44,7 @@ static CLASSES: [Class; 8] = [
         name: "what stays is not summarized",
         reason: Reason::Named("A summarizer reads what its summary covers"),
         explanation: "The design gives the model the last messages too; ours reads what will be covered.",
-        test: ("crates/core/src/policy/presets/seeds/claude_code.rs", "auto_is_a_summary_and_the_last_ten_messages"),
+        test: ("crates/presets/tests/it/seeds/claude_code.rs", "auto_is_a_summary_and_the_last_ten_messages"),
     },
     WAITS,
     FREES,

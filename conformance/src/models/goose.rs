@@ -39,7 +39,7 @@ static CLASSES: [Class; 6] = [
         reason: Reason::Named("batches that free less are described together"),
         explanation: "Every whole batch beyond the cutoff is described at once, and none while that frees nothing; goose \
                       describes one batch at a time.",
-        test: ("crates/core/src/policy/golden.rs", "decisions_are_as_written_down"),
+        test: ("crates/presets/tests/it/golden.rs", "decisions_are_as_written_down"),
     },
     WAITS,
     FREES,

@@ -27,14 +27,14 @@ static CLASSES: [Class; 7] = [
         reason: Reason::Named("It is applied when all messages together exceed the limit"),
         explanation: "All messages have no more tokens than the limit; JoyAgent leaves out what it would before every request, \
                       such as replies before the first request.",
-        test: ("crates/core/src/policy/golden.rs", "decisions_are_as_written_down"),
+        test: ("crates/presets/tests/it/golden.rs", "decisions_are_as_written_down"),
     },
     Class {
         name: "the last request stays",
         reason: Reason::Named("The last request and what follows it always stay"),
         explanation: "No request is among the messages that fit; JoyAgent leaves nothing but the instructions.",
         test: (
-            "crates/core/src/policy/presets/joyagent/suffix/tests.rs",
+            "crates/presets/src/joyagent/suffix/tests.rs",
             "the_last_request_and_what_follows_it_stay_when_they_do_not_fit",
         ),
     },
@@ -42,7 +42,7 @@ static CLASSES: [Class; 7] = [
         name: "what nobody has answered stays",
         reason: Reason::Named("A result never parts from its call, and what nobody has answered stays"),
         explanation: "JoyAgent leaves out by position alone; we keep what is unanswered, and calls with their results.",
-        test: ("crates/core/src/policy/presets/joyagent/suffix/tests.rs", "a_call_does_not_part_from_its_result"),
+        test: ("crates/presets/src/joyagent/suffix/tests.rs", "a_call_does_not_part_from_its_result"),
     },
     WAITS,
     FITS,
@@ -52,7 +52,7 @@ static CLASSES: [Class; 7] = [
         explanation: "A view exceeds its window, and nothing stands before the last request that we could leave out; JoyAgent \
                       leaves that request out, and makes no summaries; the life ends there.",
         test: (
-            "crates/core/src/policy/presets/seeds/essay.rs",
+            "crates/presets/tests/it/seeds/essay.rs",
             "joyagent_summarizes_what_exceeds_its_window_only_if_nothing_can_be_left_out",
         ),
     },

@@ -46,7 +46,7 @@ static CLASSES: [Class; 7] = [
         reason: Reason::Named("Clearing ends at a summary"),
         explanation: "OpenCode counts the marker of a summary as a request, and with one request behind it walks on to what \
                       the summary kept; we stop.",
-        test: ("crates/core/src/policy/presets/seeds/opencode.rs", "clearing_ends_at_a_summary"),
+        test: ("crates/presets/tests/it/seeds/opencode.rs", "clearing_ends_at_a_summary"),
     },
 ];
 

@@ -7,8 +7,8 @@ use crate::report::Class;
 use crate::session::without_margins;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
-use longhand::policy::presets;
 use longhand::policy::prompt::{Detail, GAP, entries};
+use longhand::presets;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

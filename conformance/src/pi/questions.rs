@@ -16,7 +16,8 @@ use longhand::model::view::{SourceMessage, ViewKind, ViewMessage};
 use longhand::policy::branch::{self, BranchRules};
 use longhand::policy::files::FileOperations;
 use longhand::policy::prompt::{Detail, GAP, entries};
-use longhand::policy::{Policy, plan, presets, provider_errors};
+use longhand::policy::{Policy, plan, provider_errors};
+use longhand::presets;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -379,7 +380,7 @@ fn read_projection(session: &Session, value: Value) -> Value {
 mod tests {
     use super::*;
     use crate::generate::Conversation;
-    use longhand::policy::presets;
+    use longhand::presets;
 
     #[test]
     fn only_the_newest_report_explains_another_usage() {

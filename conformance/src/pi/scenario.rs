@@ -520,7 +520,7 @@ pub(super) fn lines(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhand::policy::presets;
+    use longhand::presets;
 
     #[test]
     fn calls_count_as_interrupted_until_their_results_are_there() {

@@ -10,8 +10,8 @@ use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::policy::presets;
 use longhand::policy::summary::SummaryInput;
+use longhand::presets;
 use serde_json::{Value, json};
 use std::cell::Cell;
 

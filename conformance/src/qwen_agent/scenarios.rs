@@ -18,7 +18,8 @@ use longhand::model::view::{SourceMessage, ViewKind};
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::tokens::estimate_source;
-use longhand::policy::{Limit, Policy, RESUME_TEXT, presets};
+use longhand::policy::{Limit, Policy, RESUME_TEXT};
+use longhand::presets;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -69,10 +70,7 @@ const TWICE: Class = Class {
     reason: Reason::Named("What is truncated and left out is recorded once and stays so"),
     explanation: "Qwen-Agent, given the words in place of what went before, counts them as freed once more, and its list \
                   exceeds the limit by as many tokens; it cuts as we do under a limit that is lower by these.",
-    test: (
-        "crates/core/src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
-        "what_is_gone_already_frees_nothing_again",
-    ),
+    test: ("crates/presets/src/qwen_agent/turns_and_steps/tests.rs", "what_is_gone_already_frees_nothing_again"),
 };
 
 static CURRENT_CLASSES: [Class; 9] = [

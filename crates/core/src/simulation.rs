@@ -16,6 +16,7 @@ use crate::model::compaction::{
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
+use crate::model::limits::BREAKER_FAILURES_MAX;
 use crate::model::mark::Mark;
 use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
@@ -24,7 +25,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Counts, Pruned, SourceMessage, View};
 use crate::policy::plan::{PlanningInput, SummaryPlan, WrittenSummary};
 use crate::policy::summary::SummaryInput;
-use crate::policy::{Policy, overflow, tokens, validate};
+use crate::policy::{Policy, overflow, tokens};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -507,7 +508,7 @@ impl<'a> Session<'a> {
         let ended = Compaction::ended(id, request, self.window.context, end, self.revision, self.now);
         let ended = Compaction { base_revision: Some(base), ..ended };
         self.ended.insert(0, ended);
-        guards::forget(&mut self.ended, usize::try_from(validate::BREAKER_FAILURES_MAX).unwrap_or(usize::MAX));
+        guards::forget(&mut self.ended, usize::try_from(BREAKER_FAILURES_MAX).unwrap_or(usize::MAX));
     }
 
     /// Writes a compaction into the history: as marks, from which the layout is derived. No continuation follows a
@@ -570,6 +571,3 @@ impl<'a> Session<'a> {
 fn shown(sources: &[SourceMessage]) -> usize {
     sources.iter().filter(|source| !source.message.kind.is_derived()).count()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,7 @@
 //! PostgreSQL as an engine of the store: connections, the text of statements in its dialect, the schema, and the lease by
 //! which a daemon owns a shard. `held` is where all of it meets what the store asks of an engine.
 
-use longhand_core::model;
+use longhand_model as model;
 use longhand_engine::{error, write_state};
 use longhand_runtime::{clock, limits, telemetry};
 

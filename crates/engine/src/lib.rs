@@ -4,7 +4,7 @@
 //!
 //! What is above it sees connections, statements, rows and readers, and no type of an engine.
 
-use longhand_core::model;
+use longhand_model as model;
 use longhand_runtime::{clock, limits, telemetry, turns};
 
 pub mod checkpoint;

@@ -5,7 +5,7 @@ use super::digest::{Body, Digest, Entry};
 use super::shape::{is_machine_made, is_prose};
 use super::text::{self, is_wide};
 use super::tools::Kind;
-use longhand_core::model::mark::WordsStance;
+use longhand_model::mark::WordsStance;
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;

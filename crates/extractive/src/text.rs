@@ -3,7 +3,7 @@
 //! History is data. A quotation becomes one line without control characters, and cannot be mistaken for a heading, for
 //! a file tag or for the end of the summary.
 
-use longhand_core::model::harness;
+use longhand_model::harness;
 use regex::Regex;
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -3,7 +3,7 @@
 use crate::raw::{self, Object, quote};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::part::{Media, MediaSource};
+use longhand_model::part::{Media, MediaSource};
 use serde_json::value::RawValue;
 
 /// An object that is being composed.

@@ -4,8 +4,8 @@ use super::draft::{Kept, MessageDraft};
 use super::raw;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::limits;
-use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_model::limits;
+use longhand_model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use serde_json::value::RawValue;
 
 /// Adds a text part, if the value is a string.

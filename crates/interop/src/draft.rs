@@ -3,9 +3,9 @@
 use super::name_index::{Line, NameIndex, record};
 use super::raw::{Object, quote, step};
 use super::transcript::{Entry, Format, REST_RECORD};
-use longhand_core::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
-use longhand_core::model::part::{NewPart, PartBody};
-use longhand_core::model::time::Timestamp;
+use longhand_model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
+use longhand_model::part::{NewPart, PartBody};
+use longhand_model::time::Timestamp;
 use serde_json::value::RawValue;
 use std::ops::Range;
 

@@ -52,9 +52,9 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-use longhand_core::model::limits;
-use longhand_core::model::part::PartBody;
-use longhand_core::model::usage::Usage;
+use longhand_model::limits;
+use longhand_model::part::PartBody;
+use longhand_model::usage::Usage;
 use name_index::Line;
 use std::collections::HashSet;
 use std::io::{self, BufRead};

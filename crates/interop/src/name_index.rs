@@ -3,12 +3,12 @@
 use super::raw::Object;
 use super::split;
 use super::transcript::{MALFORMED_RECORD, Problem};
-use longhand_core::model::ids::client_id_defect;
-use longhand_core::model::limits;
-use longhand_core::model::message::{MessageKind, NewMessage, Role};
-use longhand_core::model::part::{NewPart, PartBody, Record};
-use longhand_core::model::time::Timestamp;
-use longhand_core::model::usage::Usage;
+use longhand_model::ids::client_id_defect;
+use longhand_model::limits;
+use longhand_model::message::{MessageKind, NewMessage, Role};
+use longhand_model::part::{NewPart, PartBody, Record};
+use longhand_model::time::Timestamp;
+use longhand_model::usage::Usage;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 

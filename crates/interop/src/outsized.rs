@@ -6,8 +6,8 @@
 use super::name_index::{Line, record};
 use super::raw::quote;
 use super::transcript::{Entry, Problem, Transcript};
-use longhand_core::model::message::NewMessage;
-use longhand_core::model::part::{MediaSource, NewPart, PartBody, Record};
+use longhand_model::message::NewMessage;
+use longhand_model::part::{MediaSource, NewPart, PartBody, Record};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -15,9 +15,9 @@ use super::name_index::{Line, NameIndex, record};
 use super::raw::{self, Object};
 use super::titles::{title_of, title_of_request};
 use super::transcript::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript};
-use longhand_core::model::message::{FinishReason, Role};
-use longhand_core::model::part::{NewPart, PartBody, ResultStatus};
-use longhand_core::model::usage::Usage;
+use longhand_model::message::{FinishReason, Role};
+use longhand_model::part::{NewPart, PartBody, ResultStatus};
+use longhand_model::usage::Usage;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 

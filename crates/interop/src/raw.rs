@@ -1,8 +1,8 @@
 //! JSON as it was written: an object's members are slices of its line, so that key order, number forms and unknown
 //! members survive, and so that the position of a value in its line is known from its address.
 
-use longhand_core::model::limits;
-use longhand_core::model::time::Timestamp;
+use longhand_model::limits;
+use longhand_model::time::Timestamp;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;

@@ -7,8 +7,8 @@ use super::titles::{TITLE_CHARACTERS, title_of};
 use super::*;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::message::NewMessage;
-use longhand_core::model::part::{Media, MediaSource};
+use longhand_model::message::NewMessage;
+use longhand_model::part::{Media, MediaSource};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -220,8 +220,8 @@ fn playable(transcript: &Transcript) {
             assert!((1..=128).contains(&entry.client_id().len()), "{}", entry.client_id());
             assert!(seen.insert(entry.client_id()), "{} comes twice", entry.client_id());
             if let Entry::Message { message, .. } = entry {
-                assert_eq!(message.kind, longhand_core::model::message::MessageKind::Normal);
-                let reply = message.role == longhand_core::model::message::Role::Assistant;
+                assert_eq!(message.kind, longhand_model::message::MessageKind::Normal);
+                let reply = message.role == longhand_model::message::Role::Assistant;
                 assert_eq!(message.finish.as_ref().unwrap().reason.is_some(), reply);
                 let parts: Vec<_> = message.parts.iter().filter_map(|part| part.client_id.as_ref()).collect();
                 assert_eq!(parts.iter().collect::<HashSet<_>>().len(), parts.len(), "{parts:?}");
@@ -255,7 +255,7 @@ fn real(name: &str) -> Option<(String, BufReader<File>)> {
     }
 }
 
-fn by_role(transcript: &Transcript, role: longhand_core::model::message::Role) -> usize {
+fn by_role(transcript: &Transcript, role: longhand_model::message::Role) -> usize {
     let messages = transcript.branches[0].entries.iter().filter(|entry| match entry {
         Entry::Message { message, .. } => message.role == role,
         Entry::Record { .. } | Entry::Compaction(_) | Entry::Edit(_) => false,
@@ -265,7 +265,7 @@ fn by_role(transcript: &Transcript, role: longhand_core::model::message::Role) -
 
 #[test]
 fn the_large_pi_session_is_read_whole() {
-    use longhand_core::model::message::Role;
+    use longhand_model::message::Role;
     let Some((text, reader)) = real("pi/large-session.jsonl") else { return };
     let transcript = parse(reader, &Options::default()).unwrap();
     assert_eq!(transcript.format, Format::Pi);
@@ -286,7 +286,7 @@ fn the_large_pi_session_is_read_whole() {
 
 #[test]
 fn the_compacted_claude_code_session_is_read_whole() {
-    use longhand_core::model::message::Role;
+    use longhand_model::message::Role;
     let name = "claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl";
     let Some((text, reader)) = real(name) else { return };
     let transcript = parse(reader, &Options::default()).unwrap();
@@ -319,7 +319,7 @@ fn the_other_claude_code_sessions_are_read_whole() {
         assert_eq!(transcript.problems, [], "{name}");
         assert_eq!(transcript.branches.len(), 1, "{name}");
         let totals = expectations(&transcript);
-        let user = by_role(&transcript, longhand_core::model::message::Role::User);
+        let user = by_role(&transcript, longhand_model::message::Role::User);
         assert_eq!((totals.messages, user, totals.calls, totals.calls - totals.unanswered_calls), counts, "{name}");
         check(&text, &transcript);
     }

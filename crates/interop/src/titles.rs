@@ -1,6 +1,6 @@
 //! Titles of imported sessions.
 
-use longhand_core::model::harness;
+use longhand_model::harness;
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! A transcript as the readers return it: branches of entries, and the problems of the file.
 
-use longhand_core::model::message::NewMessage;
-use longhand_core::model::part::NewPart;
+use longhand_model::message::NewMessage;
+use longhand_model::part::NewPart;
 
 /// Kind of a record that holds text that did not fit into the metadata of the message before it.
 pub const REST_RECORD: &str = "rest";

@@ -2,7 +2,7 @@
 //! elements than it may have, and that there is memory for all of it.
 
 use super::measure::{self, Shape, TooMany};
-use longhand_core::model::limits::REQUEST_VALUES_MAX;
+use longhand_model::limits::REQUEST_VALUES_MAX;
 use prost::Name;
 use std::sync::OnceLock;
 use tonic::Status;

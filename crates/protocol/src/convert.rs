@@ -1,9 +1,9 @@
 //! Conversions from the types of `model` that cannot fail, for the daemon and for clients that are built on this library.
 
 use super::{media_part, part, timestamp};
-use longhand_core::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
-use longhand_core::model::usage::Usage;
+use longhand_model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_model::usage::Usage;
 use std::sync::Arc;
 
 impl From<Role> for super::Role {
@@ -194,7 +194,7 @@ impl From<Media> for super::MediaPart {
 mod tests {
     use super::super as pb;
     use super::*;
-    use longhand_core::model::time::Timestamp;
+    use longhand_model::time::Timestamp;
 
     #[test]
     fn times_before_the_epoch_keep_their_order() {

@@ -16,7 +16,7 @@ mod generated {
     tonic::include_proto!("longhand.v1");
 }
 
-use longhand_core::model::time::Timestamp;
+use longhand_model::time::Timestamp;
 
 pub use generated::*;
 

@@ -2,7 +2,7 @@
 //! all of it. A list of numbers in memory takes several times the bytes that it is sent in, compression makes those a
 //! thousand times shorter, and a message takes hundreds of times the two bytes that it can have on the wire.
 
-use longhand_core::model::limits::REQUEST_VALUES_MAX;
+use longhand_model::limits::REQUEST_VALUES_MAX;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;

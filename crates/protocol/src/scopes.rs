@@ -2,7 +2,7 @@
 
 use super::generated::Scope as Wire;
 use super::measure::POOL;
-use longhand_core::model::access::Scope;
+use longhand_model::access::Scope;
 use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

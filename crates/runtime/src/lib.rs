@@ -6,7 +6,7 @@
 //! - [`traffic`]: memory and connections of clients, bounded and counted.
 //! - [`turns`]: whose call is worked on next, by tenant and access token.
 
-use longhand_core::{model, policy};
+use longhand_model as model;
 
 pub mod clock;
 pub mod limits;

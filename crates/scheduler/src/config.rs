@@ -4,7 +4,7 @@ use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::models::Models;
-use crate::policy::presets;
+use crate::presets;
 use crate::secrets::{Rule, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;

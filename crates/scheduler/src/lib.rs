@@ -6,7 +6,9 @@
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 
-use longhand_core::{fold, model, policy};
+use longhand_core::{fold, policy};
+use longhand_model as model;
+use longhand_presets as presets;
 use longhand_runtime::{clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
 use longhand_store as store;

@@ -12,15 +12,18 @@
 //! - [`cluster`]: several daemons with one database as one.
 //! - [`daemon`]: the composition root.
 
-pub use longhand_core::{fold, model, policy, simulation, words};
+pub use longhand_core::{fold, policy, simulation};
 pub use longhand_engine_postgres as postgres;
 pub use longhand_extractive as extractive;
 pub use longhand_interop as interop;
+pub use longhand_model as model;
+pub use longhand_presets as presets;
 pub use longhand_protocol as pb;
 pub use longhand_runtime::{clock, limits, telemetry, traffic, turns};
 pub use longhand_scheduler::{config, loaded, scheduler, summarizer};
 pub use longhand_secrets as secrets;
 pub use longhand_store as store;
+pub use longhand_words as words;
 
 pub mod access_log;
 pub mod app;

@@ -11,7 +11,7 @@ use super::tokens::some_tokens;
 use crate::interop::{self, Entry, Options, Transcript};
 use crate::limits;
 use crate::model::usage::ModelWindow;
-use crate::policy::presets::{self, Preset};
+use crate::presets::{self, Preset};
 use crate::simulation::{TranscriptEntry, simulate};
 use anyhow::Context;
 use report::Report;

@@ -12,7 +12,7 @@ pub(super) const EMPTY: [u8; 32] = [0; 32];
 
 /// The running hash of a view after each message; the last is the view's. A view that continues another therefore
 /// contains the other's hash.
-pub(super) fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
+pub fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
     let mut hashes = Vec::new();
     extend(&mut hashes, messages);
     hashes

@@ -4,10 +4,8 @@
 pub mod attempt;
 pub mod guards;
 pub mod form;
-mod hash;
+pub mod hash;
 mod input;
-#[cfg(test)]
-mod laws;
 mod original_fields;
 pub mod over_window;
 mod prepared;

@@ -164,7 +164,7 @@ fn longest_run(text: &str, of: char) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     fn rules() -> Attachments {
         let tool = |tool: &str, shows| FileTool { tool: tool.to_owned(), field: "path".to_owned(), shows };
@@ -183,7 +183,7 @@ mod tests {
 
     fn check(text: &str, named: &[&str], whole: &[(&str, &str)]) {
         let messages = dsl::parse(text);
-        let files = files(&rules(), &presets::policy("pi@1.5"), &messages);
+        let files = files(&rules(), &samples::policy("pi@1.5"), &messages);
         assert_eq!(files.named, named, "{text}");
         let found: Vec<(&str, &str)> = files.whole.iter().map(|(path, text)| (path.as_str(), &**text)).collect();
         assert_eq!(found, whole, "{text}");
@@ -250,7 +250,7 @@ mod tests {
         let text = "u1 \"x\"\n  media image/gif\n  media application/pdf\na2\n  \
                     tool read#c1 out=1c media=image/png done\n  tool read#c2 out=1c media=image/bmp done pruned\n\
                     u3 \"y\"\n  media image/jpeg\n";
-        let parts = attachments(&rules(), &presets::policy("pi@1.5"), &dsl::parse(text));
+        let parts = attachments(&rules(), &samples::policy("pi@1.5"), &dsl::parse(text));
         let of = |part: &PartBody| match part {
             PartBody::Media(media) => media.mime_type.clone(),
             PartBody::Text(text) => text.clone(),
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_fence_is_longer_than_every_run_inside() {
         let text = "a1\n  tool read#c1 in={\"path\":\"a\\nb\"} out=\"````\" done\n";
-        let parts = attachments(&rules(), &presets::policy("pi@1.5"), &dsl::parse(text));
+        let parts = attachments(&rules(), &samples::policy("pi@1.5"), &dsl::parse(text));
         let expected = "File ab, as last seen:\n\n`````\n````\n`````";
         assert_eq!(parts, [PartBody::Text(expected.to_owned())]);
     }

@@ -36,7 +36,7 @@ pub struct BranchPlan {
 }
 
 impl Default for BranchRules {
-    /// pi's values: `branchSummary.reserveTokens` and `prepareBranchEntries`.
+    /// Room for a reply in a window of 128 000 tokens if the real one is not known.
     fn default() -> Self {
         Self { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 }
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::model::layout::{Placement, Span};
     use crate::model::part::Part;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     const BRANCH: &str = "u1 400c
 a2 380c
@@ -182,7 +182,7 @@ a6 380c
 ";
 
     fn plan(text: &str, budget: i64) -> BranchPlan {
-        let policy = presets::policy("pi@1.5");
+        let policy = samples::policy("pi@1.5");
         BranchRules::default().plan(&policy, budget, &dsl::parse(text), FileOperations::default())
     }
 
@@ -217,7 +217,7 @@ a6 380c
         assert_eq!(lists(223), (strings(&[]), strings(&["/b.ts"])));
         let mut earlier = FileOperations::default();
         earlier.inherit(strings(&["/q.ts", "/b.ts"]), strings(&["/m.ts"]));
-        let plan = BranchRules::default().plan(&presets::policy("pi@1.5"), 0, &dsl::parse(BRANCH), earlier);
+        let plan = BranchRules::default().plan(&samples::policy("pi@1.5"), 0, &dsl::parse(BRANCH), earlier);
         assert_eq!(plan.files.lists(), (strings(&["/a.ts", "/q.ts"]), strings(&["/b.ts", "/m.ts"])));
     }
 
@@ -268,11 +268,11 @@ a6 380c
 
     #[test]
     fn a_branch_is_summarized_without_what_only_the_successor_needs() {
-        let summary = rules(&presets::policy("pi@1.5")).expect("it summarizes");
+        let summary = rules(&samples::policy("pi@1.5")).expect("it summarizes");
         let headings: Vec<&str> = summary.sections.iter().map(|section| section.heading.as_str()).collect();
         assert!(headings.contains(&"## Goal") && !headings.contains(&"## Critical Context"), "{headings:?}");
         assert!(summary.file_lists.is_none() && summary.split_turn.is_none() && summary.max_tokens <= TOKENS_MAX);
-        assert!(rules(&presets::policy("qwen-agent@old")).is_none(), "it has no summaries");
+        assert!(rules(&samples::policy("qwen-agent@old")).is_none(), "it has no summaries");
         assert_eq!(instructions(" \n"), ABANDONED);
         assert_eq!(instructions(" dwell on x "), format!("{ABANDONED}\ndwell on x"));
     }

@@ -27,7 +27,7 @@ pub struct Called<'a> {
     /// The message of the call.
     pub source: &'a SourceMessage,
     /// The part of the call.
-    pub(in crate::policy) part: &'a Part,
+    pub part: &'a Part,
     /// The call.
     pub call: &'a ToolCall,
     /// The result; none without one.
@@ -38,11 +38,11 @@ pub struct Called<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct CallResult<'a> {
     /// Index of the message of the result.
-    pub(in crate::policy) index: usize,
+    pub index: usize,
     /// The message of the result.
     pub source: &'a SourceMessage,
     /// The part of the result.
-    pub(in crate::policy) part: &'a Part,
+    pub part: &'a Part,
     /// The result.
     pub result: &'a ToolResult,
 }
@@ -359,9 +359,9 @@ impl<'a> Calls<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfinished {
     /// The first call that still runs.
-    pub(in crate::policy) running: Option<usize>,
+    pub running: Option<usize>,
     /// The first call whose result its writer has not read, although it may still reply.
-    pub(in crate::policy) unread: Option<usize>,
+    pub unread: Option<usize>,
 }
 
 /// The nearest waiting call, the first one if a message has several. Answered calls are removed from the chain.

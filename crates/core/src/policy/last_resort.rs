@@ -478,11 +478,11 @@ mod tests {
     use crate::model::layout::Layout;
     use crate::model::time::Timestamp;
     use crate::model::usage::ModelWindow;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     /// The names of the messages that the last resort leaves, and the estimate of their view.
     fn left(talk: &str, context: i64, alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) -> (Vec<String>, i64) {
-        let policy = presets::policy("pi@1.5");
+        let policy = samples::policy("pi@1.5");
         let mut sources = dsl::parse(talk);
         let mut layout = Layout::everything();
         alter(&mut sources, &mut layout);
@@ -563,7 +563,7 @@ mod tests {
 
     /// The reduction of `TALK` in a window with this overhead.
     fn reduced(talk: &str, context: i64, overhead_tokens: i64) -> (Reduction, i64) {
-        let policy = presets::policy("pi@1.5");
+        let policy = samples::policy("pi@1.5");
         let (sources, layout, now) = (dsl::parse(talk), Layout::everything(), Timestamp(0));
         let window = ModelWindow { context, ..ModelWindow::default() };
         let planning = PlanningInput {

@@ -4,6 +4,7 @@
 //! nothing, but a view that exceeds none of them need not be read.
 
 use super::prune::{is_pruned, most_tokens, pays_from};
+use super::strategy::OmissionBound;
 use super::{
     Condition, Count, CountPer, FailedOutputs, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission,
 };
@@ -55,27 +56,22 @@ impl MaintenanceLimits {
         if let Condition::Idle { seconds } = prune.condition {
             self.idle_seconds = Some(self.idle_seconds.map_or(seconds, |other| other.min(seconds)));
         } else if let Some(tokens) = output_tokens(policy, prune) {
-            least(&mut self.output_tokens, tokens);
+            lower(&mut self.output_tokens, tokens);
         } else {
             let of = |count: &Count| i64::try_from(count.of(window)).unwrap_or(i64::MAX);
             let kept = of(&prune.keep.parts).saturating_add(prune.batch.as_ref().map_or(0, of));
             let above = if let Condition::Parts { above } = &prune.condition { of(above) } else { 0 };
-            least(&mut self.parts, kept.max(above));
+            lower(&mut self.parts, kept.max(above));
         }
     }
 
     fn limit(&mut self, policy: &Policy, rule: &Omission, window: &ModelWindow) {
-        match rule {
-            Omission::Strip(_) | Omission::OutputBudget(_) => least(&mut self.parts, 0),
-            Omission::MiddleOut(rule) => least(&mut self.messages, i64::from(rule.max_messages)),
-            Omission::Last(rule) => least(&mut self.messages, i64::from(rule.messages)),
-            Omission::PerRole(_)
-            | Omission::Groups(_)
-            | Omission::TurnsAndSteps
-            | Omission::NewestFirst
-            | Omission::Suffix => {
+        match rule.bound() {
+            OmissionBound::Parts => lower(&mut self.parts, 0),
+            OmissionBound::Messages(messages) => lower(&mut self.messages, i64::from(messages)),
+            OmissionBound::Limit(_) => {
                 if let Some(tokens) = omission::limit_tokens(rule, policy, window) {
-                    least(&mut self.tokens, tokens);
+                    lower(&mut self.tokens, tokens);
                 }
             }
         }
@@ -83,7 +79,7 @@ impl MaintenanceLimits {
 }
 
 /// Keeps the smaller of two numbers.
-fn least(kept: &mut Option<i64>, other: i64) {
+fn lower(kept: &mut Option<i64>, other: i64) {
     *kept = Some(kept.map_or(other, |kept| kept.min(other)));
 }
 
@@ -156,74 +152,10 @@ fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
         (Step::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
-        (Step::Omit(Omission::Strip(rule)), body) => rule.applies_to(body),
-        (Step::Omit(Omission::OutputBudget(_)), PartBody::ToolResult(_)) => true,
+        (Step::Omit(Omission::Named(strategy)), body) => strategy.applies_to(body),
         (Step::Omit(_) | Step::Summarize(_), _) => false,
     };
     let parts = &source.message.parts;
     let wanted = parts.iter().filter(|part| policy.maintenance.iter().any(|step| is_wanted(step, part)));
     i64::try_from(wanted.count()).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::{dsl, presets};
-
-    fn watch(preset: &str, context: i64) -> MaintenanceLimits {
-        let policy = presets::policy(preset);
-        MaintenanceLimits::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
-    }
-
-    #[test]
-    fn each_maintenance_waits_for_what_it_needs() {
-        let none = MaintenanceLimits::default();
-        for (preset, expected) in [
-            ("opencode@seed", MaintenanceLimits { output_tokens: Some(40_000), ..none.clone() }),
-            ("opencode@1.18", none.clone()),
-            ("gemini-cli@0.26", MaintenanceLimits { output_tokens: Some(50_000), ..none.clone() }),
-            (
-                "qwen-code@0.24",
-                MaintenanceLimits { output_tokens: Some(125_000), idle_seconds: Some(3_600), ..none.clone() },
-            ),
-            ("goose@0.8", MaintenanceLimits { parts: Some(16 + 3), ..none.clone() }),
-            ("anthropic-context-editing", MaintenanceLimits { parts: Some(0), ..none.clone() }),
-            ("suna@2026", MaintenanceLimits { parts: Some(0), messages: Some(320), ..none.clone() }),
-        ] {
-            assert_eq!(watch(preset, 200_000), expected, "{preset}");
-        }
-        let mut policy = presets::policy("suna@2026");
-        policy.trigger.auto = false;
-        assert_eq!(MaintenanceLimits::of(&policy, &ModelWindow::default()), none);
-    }
-
-    #[test]
-    fn only_what_the_maintenance_acts_on_is_counted() {
-        let sources = dsl::parse(
-            "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c done\n\
-             a4 \"{\\\"tool_execution\\\": {\\\"arguments\\\": 1, \\\"result\\\": 2}}\"",
-        );
-        for (preset, expected) in [("goose@0.8", 1), ("opencode@seed", 0), ("suna@2026", 1), ("pi@1.5", 0)] {
-            let policy = presets::policy(preset);
-            let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
-            assert_eq!((counts.parts, counts.messages), (expected, 4), "{preset}");
-        }
-    }
-
-    #[test]
-    fn failures_that_count_as_kept_announce_a_prune_of_something_else() {
-        let sources = dsl::parse(
-            "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c error\n\
-             a4 \"c\"\n  call bash#c2 in={}\nt5\n  result c2 out=40c error",
-        );
-        let mut policy = presets::policy("goose@0.8");
-        let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
-        prune.target = Target::Attachments;
-        for (failed_outputs, expected) in [(FailedOutputs::Count, 2), (FailedOutputs::Skip, 0)] {
-            let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
-            prune.failed_outputs = failed_outputs;
-            let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
-            assert_eq!(counts.parts, expected, "{failed_outputs:?}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Decisions about the contents of a view, as total functions of their arguments.
 //!
 //! A policy is data (`parameters`). The general strategies that it names are here, a file each; those of one agent alone
-//! are in `presets`. No file uses another one that uses it. Nothing in this module waits, fails, logs, reads a clock or
+//! are supplied from above (`strategy`). No file uses another one that uses it. Nothing in this module waits, fails, logs, reads a clock or
 //! uses randomness: "no decision" is a value.
 
 pub mod attachments;
@@ -10,11 +10,13 @@ pub mod branch;
 pub mod calls;
 pub mod continuing;
 #[cfg(test)]
+#[path = "../../tests/unit/dsl.rs"]
 pub(crate) mod dsl;
+#[cfg(test)]
+#[path = "../../tests/unit/samples.rs"]
+pub(crate) mod samples;
 pub mod files;
 pub mod omission;
-#[cfg(test)]
-mod golden;
 pub mod last_resort;
 pub mod overflow;
 pub mod overhead;
@@ -22,7 +24,7 @@ pub mod overrides;
 pub mod parameters;
 pub mod pairing;
 pub mod plan;
-pub mod presets;
+pub mod preset;
 pub mod prompt;
 pub mod provider_errors;
 pub mod prune;
@@ -33,6 +35,7 @@ pub mod retrieval;
 pub mod maintenance;
 pub mod models;
 pub mod select;
+pub mod strategy;
 pub mod summary;
 pub mod tokens;
 pub mod truncate;

@@ -1,15 +1,12 @@
 //! Truncation and omission of messages without a model, until the rest fits.
 //!
-//! Each strategy is in a file of its own; one that a single agent uses is in the folder of its preset. The result is recorded as marks, so that the next
-//! decision starts from the remaining messages.
+//! Each strategy is in a file of its own; one that a single agent uses is supplied from above. The result is recorded as
+//! marks, so that the next decision starts from the remaining messages.
 
 mod last;
-pub(in crate::policy) mod text;
+pub mod text;
 
-use super::presets::gemini_cli::output_budget;
-use super::presets::joyagent::suffix;
-use super::presets::qwen_agent::{newest_first, turns_and_steps};
-use super::presets::suna::{groups, middle_out, per_role, strip};
+use super::strategy::OmissionBound;
 use super::{Omission, Policy, overflow};
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
@@ -22,26 +19,36 @@ use crate::model::view::SourceMessage;
 pub fn removals(omission: &Omission, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     match omission {
         Omission::Last(rule) => last::removals(rule, messages),
-        Omission::OutputBudget(rule) => output_budget::removals(rule, policy, messages),
-        Omission::PerRole(rule) => per_role::removals(rule, policy, window, messages),
-        Omission::Groups(rule) => groups::removals(rule, policy, window, messages),
-        Omission::MiddleOut(rule) => middle_out::removals(rule, messages),
-        Omission::Strip(rule) => strip::removals(rule, messages),
-        Omission::TurnsAndSteps => turns_and_steps::removals(policy, window, messages),
-        Omission::NewestFirst => newest_first::removals(policy, window, messages),
-        Omission::Suffix => suffix::removals(policy, window, messages),
+        Omission::Named(strategy) => strategy.removals(policy, window, messages),
+    }
+}
+
+impl Omission {
+    /// What a view must exceed before the strategy can have anything to do.
+    pub(super) fn bound(&self) -> OmissionBound {
+        match self {
+            Self::Last(rule) => OmissionBound::Messages(rule.messages),
+            Self::Named(strategy) => strategy.bound(),
+        }
+    }
+
+    /// True if only the number of messages decides, so that the evaluation is fast.
+    pub(super) fn goes_by_number(&self) -> bool {
+        matches!(self.bound(), OmissionBound::Messages(_))
+    }
+
+    /// True if it brings a view within the limit of its level: it frees what exceeds a measure of that limit, and no
+    /// more.
+    pub(super) fn goes_by_limit(&self) -> bool {
+        matches!(self.bound(), OmissionBound::Limit(_))
     }
 }
 
 /// Tokens of a view up to which a strategy with a token limit has nothing to do; none for other strategies and for an
 /// unknown window.
 pub(super) fn limit_tokens(omission: &Omission, policy: &Policy, window: &ModelWindow) -> Option<i64> {
-    match omission {
-        Omission::PerRole(rule) => overflow::message_target(policy, window, rule.target_ratio),
-        Omission::Groups(rule) => overflow::message_target(policy, window, rule.target_ratio),
-        Omission::TurnsAndSteps | Omission::NewestFirst | Omission::Suffix => {
-            overflow::message_target(policy, window, 1.0)
-        }
-        Omission::Last(_) | Omission::OutputBudget(_) | Omission::MiddleOut(_) | Omission::Strip(_) => None,
+    match omission.bound() {
+        OmissionBound::Limit(share) => overflow::message_target(policy, window, share),
+        OmissionBound::Parts | OmissionBound::Messages(_) => None,
     }
 }

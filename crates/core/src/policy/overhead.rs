@@ -43,8 +43,9 @@ pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: O
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
     // Usage that leaves less space beside the view overrides the value of the window.
-    let headroom_tokens = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
-    let unseen = unseen.max(planning.window.overhead.min(headroom_tokens));
+    let headroom_tokens = now.map(|now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
+    let known = planning.window.overhead;
+    let unseen = unseen.max(headroom_tokens.map_or(known, |headroom_tokens| known.min(headroom_tokens)));
     let is_pinned = |source: &&SourceMessage| {
         source.placement == Some(Placement::Pinned) || planning.layout.pinned.contains(&source.message.revision)
     };
@@ -97,10 +98,10 @@ mod tests {
     use crate::model::layout::Layout;
     use crate::model::time::Timestamp;
     use crate::model::usage::ModelWindow;
-    use crate::policy::presets;
+    use crate::policy::samples;
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
         let (window, layout) = (ModelWindow::default(), Layout::everything());
         let planning = PlanningInput {
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_the_window_says_counts_as_far_as_usage_leaves_room_for_it() {
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
         let layout = Layout::everything();
         let now = Timestamp::default();

@@ -137,18 +137,18 @@ fn set(target: &mut Value, path: &[String], value: Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::presets::pi::parameters::LargeResults;
-    use crate::policy::{Limit, Recent, Step, Tail, Truncate, presets};
+    use crate::policy::LargeResults;
+    use crate::policy::{Limit, Recent, Step, Tail, Truncate, samples};
 
     fn check_error(json: &str, field: &str, message_part: &str) {
-        let error = presets::policy("opencode@seed").with_overrides(json).expect_err(json);
+        let error = samples::policy("opencode@seed").with_overrides(json).expect_err(json);
         assert_eq!(error.field, field, "{json}: {error}");
         assert!(error.message.contains(message_part), "{json}: {error}");
     }
 
     #[test]
     fn named_fields_change_and_the_others_stay() {
-        let seed = presets::policy("opencode@seed");
+        let seed = samples::policy("opencode@seed");
         let policy = seed
             .with_overrides(r#"{"maintenance":{"0":{"prune":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
             .expect("valid");
@@ -163,20 +163,20 @@ mod tests {
     #[test]
     fn null_takes_a_field_out() {
         let policy =
-            presets::policy("opencode@seed").with_overrides(r#"{"maintenance":[],"truncate":null}"#).expect("valid");
+            samples::policy("opencode@seed").with_overrides(r#"{"maintenance":[],"truncate":null}"#).expect("valid");
         assert_eq!((policy.maintenance, policy.truncate), (Vec::new(), None));
     }
 
     #[test]
     fn a_field_that_was_absent_can_be_set_with_what_differs_from_the_default() {
-        let policy = presets::policy("pi@1.5").with_overrides(r#"{"truncate":{"max_units":10}}"#).expect("valid");
+        let policy = samples::policy("pi@1.5").with_overrides(r#"{"truncate":{"max_units":10}}"#).expect("valid");
         assert_eq!(policy.truncate, Some(Truncate { max_units: 10, ..Truncate::default() }));
     }
 
     #[test]
     fn another_strategy_replaces_the_one_in_force() {
         let json = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":5}}}}}}}"#;
-        let policy = presets::policy("opencode@seed").with_overrides(json).expect("valid");
+        let policy = samples::policy("opencode@seed").with_overrides(json).expect("valid");
         let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
         else {
             panic!("a summary")
@@ -191,16 +191,16 @@ mod tests {
             ),
         ] {
             let json = format!(r#"{{"auto":{{"threshold":{{"limit":{limit}}}}}}}"#);
-            let policy = presets::policy("opencode@seed").with_overrides(&json).expect("valid");
+            let policy = samples::policy("opencode@seed").with_overrides(&json).expect("valid");
             assert_eq!(policy.auto.map(|level_policy| level_policy.threshold.limit), Some(expected));
         }
     }
 
     #[test]
     fn an_item_of_another_preset_can_be_added() {
-        let seed = presets::policy("opencode@seed");
+        let seed = samples::policy("opencode@seed");
         let patch = serde_json::json!({ "maintenance": seed.maintenance }).to_string();
-        let policy = presets::policy("opencode@1.18").with_overrides(&patch).expect("valid");
+        let policy = samples::policy("opencode@1.18").with_overrides(&patch).expect("valid");
         assert_eq!(policy.maintenance, seed.maintenance);
     }
 

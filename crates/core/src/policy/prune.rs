@@ -65,7 +65,7 @@ pub struct PrunePlan {
     /// The pruned parts with their replacements, in the order of the walk.
     pub removals: Removals,
     /// Estimated tokens of the pruned parts. A view gains less if outputs that it truncates are estimated as a whole.
-    pub(in crate::policy) freed_tokens: i64,
+    pub freed_tokens: i64,
 }
 
 impl Policy {
@@ -79,7 +79,7 @@ impl Policy {
         });
         let mut plain = prunes.filter_map(|prune| match &prune.replacement {
             Replacement::Placeholder(placeholder) if !placeholder.text.contains('{') => Some(placeholder.text.as_str()),
-            Replacement::Placeholder(_) | Replacement::Excerpt => None,
+            Replacement::Placeholder(_) | Replacement::Named(_) => None,
         });
         plain.next().unwrap_or(PLACEHOLDER)
     }

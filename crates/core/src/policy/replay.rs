@@ -272,7 +272,7 @@ mod tests {
     use crate::model::layout::{Covered, Layout};
     use crate::model::message::GivenView;
     use crate::model::time::Timestamp;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     const TOO_LONG: Overflow = Overflow::Unanswered(Recovery::Compaction);
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn policy(auto: bool, silent_overflow: bool) -> Policy {
-        let mut policy = presets::policy("opencode@seed");
+        let mut policy = samples::policy("opencode@seed");
         (policy.trigger.auto, policy.trigger.silent_overflow) = (auto, silent_overflow);
         policy
     }
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_reply_that_its_request_left_no_room_for_is_recovered() {
         let of = |preset: &str, reason, output, reasoning, most| {
-            let policy = presets::policy(preset);
+            let policy = samples::policy(preset);
             let window = ModelWindow { output: most, context: 200_000, ..ModelWindow::default() };
             let usage = Usage { input: 1_000, output, reasoning, ..Usage::default() };
             let finish: Finish = Finish { reason: Some(reason), usage: Some(usage), ..Finish::default() };
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_depends_on_how_the_overflow_shows() {
-        let policy = presets::policy("pi@1.5");
+        let policy = samples::policy("pi@1.5");
         let window = ModelWindow { context: 100, output: Some(50), ..ModelWindow::default() };
         let layout = Layout::everything();
         let mut sources = dsl::parse("u1 \"x\"\n  media image/png\na1 \"y\"");

@@ -7,8 +7,8 @@ mod recent;
 mod requests;
 mod turns;
 
-pub use boundaries::{Group, groups, last_safe_boundary, last_sealed_boundary, nearest_safe_boundary};
-pub(super) use boundaries::{answered_calls, read};
+pub(super) use boundaries::read;
+pub use boundaries::{Group, answered_calls, groups, last_safe_boundary, last_sealed_boundary, nearest_safe_boundary};
 
 use super::turns::starts_turn;
 use super::{Policy, Recent, Tail};
@@ -38,11 +38,11 @@ pub struct Selection {
     pub head_end: usize,
     /// The user message whose turn the boundary splits, if it splits one: `messages[split_turn_start..head_end]` is the
     /// front of the turn that continues in the tail.
-    pub(in crate::policy) split_turn_start: Option<usize>,
+    pub split_turn_start: Option<usize>,
     /// Indexes of summarized messages that a view still shows beside the summary; ascending.
-    pub(in crate::policy) retained: Vec<usize>,
+    pub retained: Vec<usize>,
     /// The truncations of retained messages and of the tail.
-    pub(in crate::policy) removals: Removals,
+    pub removals: Removals,
 }
 
 /// Chooses the boundary by the policy's tail, and moves it to the nearest safe position.
@@ -52,8 +52,8 @@ pub struct Selection {
 /// - it would separate a result from its call. The boundary moves to the nearest earlier safe position, which keeps
 ///   more; if that would leave nothing to summarize, to the nearest later one;
 /// - an open message, or a call that still runs, would be summarized; `calls` defines the end of a running call;
-/// - something without a reply would be summarized: the last request, or results that the model has not read. OpenCode
-///   summarizes these too if they do not fit, and a model would then have nothing to answer to.
+/// - something without a reply would be summarized: the last request, or results that the model has not read: it would
+///   then have nothing to answer to.
 ///
 /// Because of that, the tail may be larger than its budget.
 pub fn select(policy: &Policy, tail: &Tail, window: &ModelWindow, messages: &[SourceMessage]) -> Selection {

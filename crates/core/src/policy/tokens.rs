@@ -13,7 +13,7 @@ mod json;
 mod messages;
 mod shown;
 mod sums;
-pub(super) mod units;
+pub mod units;
 mod words;
 
 pub(super) use contents::{Content, contents};
@@ -21,7 +21,6 @@ pub use counter::Counter;
 pub use counts::{basis, count};
 pub use units::{length, length_per_token, text_units, tokenize};
 
-use super::presets::joyagent::parameters::Envelope;
 use super::{CountPer, Counting, LengthUnit, Policy, TextUnits};
 use crate::model::message::Role;
 use crate::model::part::{MEDIA_GROWTH_BYTES, PART_GROWTH_BYTES, Part, PartBody};
@@ -46,10 +45,9 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
         TextUnits::Length | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => 1,
     };
     let around = match per {
-        CountPer::Chat(format) => i64::from(format.message_units),
-        CountPer::Envelope(_) => Envelope::MESSAGE_UNITS,
+        CountPer::Named(strategy) => strategy.message_units(),
         CountPer::Parts { part_units } => i64::from(*part_units),
-        CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Texts(_) => 0,
+        CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters => 0,
     };
     let media = [media.image_units, media.document_units, media.other_units, media.attachment_units]
         .into_iter()

@@ -11,9 +11,9 @@ pub(super) const OMITTED: &str = "{omitted}";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truncated {
     /// The truncation.
-    pub(in crate::policy) truncation: Truncation,
+    pub truncation: Truncation,
     /// Number of omitted units.
-    pub(in crate::policy) omitted: i64,
+    pub omitted: i64,
 }
 
 /// The truncation that brings a text within the limits; none if it is short enough.

@@ -11,9 +11,9 @@ const COMPACTION_MARKER: &str = "compaction";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Index of the user message that starts it.
-    pub(in crate::policy) start: usize,
+    pub start: usize,
     /// One past its last message.
-    pub(in crate::policy) end: usize,
+    pub end: usize,
 }
 
 /// The turns, in order. Messages before the first user message belong to none.

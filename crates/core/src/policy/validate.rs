@@ -5,11 +5,9 @@ use super::{
     LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, RENDER_VERSION, Section, Step, Summarize, Summary,
     SummaryFormat, Tail, Truncate,
 };
+use crate::model::limits::BREAKER_FAILURES_MAX;
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
-
-/// Maximum number of failures that a breaker may count.
-pub const BREAKER_FAILURES_MAX: u32 = 32;
 
 /// All violations in the policy; empty if it can be used.
 pub fn validate(policy: &Policy) -> Vec<Violation> {
@@ -137,14 +135,7 @@ fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
 fn check_omission(check: &mut Check, omission: &Omission, path: &str) {
     match omission {
         Omission::Last(rule) => check.that(rule.messages >= 1, &format!("{path}.last.messages"), "must be at least 1"),
-        Omission::OutputBudget(rule) => rule.check(check, &format!("{path}.output_budget")),
-        Omission::PerRole(rule) => rule.check(check, &format!("{path}.per_role")),
-        Omission::Groups(rule) => rule.check(check, &format!("{path}.groups")),
-        Omission::MiddleOut(rule) => {
-            check.that(rule.max_messages >= 1, &format!("{path}.middle_out.max_messages"), "must be at least 1");
-        }
-        Omission::Strip(rule) => rule.check(check, &format!("{path}.strip")),
-        Omission::TurnsAndSteps | Omission::NewestFirst | Omission::Suffix => {}
+        Omission::Named(strategy) => strategy.check(check, path),
     }
 }
 
@@ -223,24 +214,17 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::LargeResults;
     use crate::policy::Tools;
-    use crate::policy::presets::pi::parameters::LargeResults;
     use crate::policy::{LastTurns, Recent};
-    use crate::policy::{Prune, presets};
+    use crate::policy::{Prune, samples};
 
     /// Applies a change to a preset and checks the names of the fields with violations.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
-        let mut policy = presets::policy(preset);
+        let mut policy = samples::policy(preset);
         change(&mut policy);
         let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
         assert_eq!(fields, expected);
-    }
-
-    #[test]
-    fn every_preset_is_usable() {
-        for preset in presets::all() {
-            assert_eq!(validate(&preset.policy()), [], "{}", preset.name);
-        }
     }
 
     /// Names of tools, one of them invalid.
@@ -374,7 +358,7 @@ mod tests {
             (0.0, 0, 0, None),
             (1.0, 5, 5, None),
         ] {
-            let mut policy = presets::policy("opencode@seed");
+            let mut policy = samples::policy("opencode@seed");
             summarize(&mut policy).tail = Tail::Turns(LastTurns {
                 turns: Some(1),
                 budget_ratio,
@@ -399,7 +383,7 @@ mod tests {
             ("claude-code@seed", 17_000, vec![]),
             ("pi@1.5", 0, vec![]),
         ] {
-            let policy = presets::policy(preset);
+            let policy = samples::policy(preset);
             let window = ModelWindow { context, output: Some(16_001.min(context)), ..ModelWindow::default() };
             assert_eq!(validate_for(&policy, Some(&policy), &window), [], "{preset} is as it is");
             let found =

@@ -2,7 +2,7 @@
 
 use super::Talk;
 use crate::{Evidence, contradictions, digest, what_happened};
-use longhand_core::model::compaction::ContradictionKind::{self, Check, Commit, File};
+use longhand_model::compaction::ContradictionKind::{self, Check, Commit, File};
 use serde_json::json;
 
 /// A session with two commits, edits after the last one, checks that passed and failed, and a deletion.

@@ -9,15 +9,15 @@ mod said;
 mod sections;
 
 use super::extract;
-use longhand_core::model::compaction::Level;
-use longhand_core::model::ids::{MessageId, PartId, SessionId};
-use longhand_core::model::mark::Words;
-use longhand_core::model::message::{Finish, Message, MessageKind, Role};
-use longhand_core::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
-use longhand_core::model::time::Timestamp;
-use longhand_core::model::view::SourceMessage;
-use longhand_core::policy::presets;
 use longhand_core::policy::summary::SummaryInput;
+use longhand_model::compaction::Level;
+use longhand_model::ids::{MessageId, PartId, SessionId};
+use longhand_model::mark::Words;
+use longhand_model::message::{Finish, Message, MessageKind, Role};
+use longhand_model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_model::time::Timestamp;
+use longhand_model::view::SourceMessage;
+use longhand_presets as presets;
 use uuid::Uuid;
 
 /// The id of the message with this revision.

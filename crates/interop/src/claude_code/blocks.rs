@@ -4,8 +4,8 @@ use crate::content::{self, Output};
 use crate::draft::MessageDraft;
 use crate::name_index::NameIndex;
 use crate::raw::{self, Object};
-use longhand_core::model::message::Role;
-use longhand_core::model::part::{Media, MediaSource, ResultStatus};
+use longhand_model::message::Role;
+use longhand_model::part::{Media, MediaSource, ResultStatus};
 use serde_json::value::RawValue;
 
 const PROVIDER: &str = "anthropic";

@@ -7,7 +7,7 @@
 use super::row::Row;
 use crate::name_index::Line;
 use crate::raw::{self, Object};
-use longhand_core::model::harness::{command, is_notice};
+use longhand_model::harness::{command, is_notice};
 use std::collections::VecDeque;
 
 /// The reason of a removal by which a model read the prompt, where a row has one.

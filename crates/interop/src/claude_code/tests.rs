@@ -2,9 +2,9 @@
 
 use crate::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::{Format, Transcript, expectations, parse_child};
-use longhand_core::model::message::{FinishReason, Role};
-use longhand_core::model::part::{Marker, MediaSource, NOTE, Opaque, PartBody, ResultStatus};
-use longhand_core::model::time::Timestamp;
+use longhand_model::message::{FinishReason, Role};
+use longhand_model::part::{Marker, MediaSource, NOTE, Opaque, PartBody, ResultStatus};
+use longhand_model::time::Timestamp;
 use serde_json::{Value, json};
 
 fn session(lines: &[Value]) -> Transcript {

@@ -10,8 +10,8 @@ use super::session::{FileLine, Message, Report, Session};
 use crate::Format;
 use crate::compose::{Composed, relink, uuid};
 use crate::raw::Object;
-use longhand_core::model::message::{MessageKind, MessageState, Role};
-use longhand_core::model::part::PartBody;
+use longhand_model::message::{MessageKind, MessageState, Role};
+use longhand_model::part::PartBody;
 use std::collections::{HashMap, HashSet};
 
 /// The version of Claude Code whose rows are written, unless the session has rows of another one.

@@ -6,8 +6,8 @@
 use super::session::{Look, Message, Session, beginning, finish_text, heading, positions, state_name, state_text};
 use super::visible::visible;
 use crate::compose::base64_text;
-use longhand_core::model::message::{MessageKind, MessageState, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
+use longhand_model::message::{MessageKind, MessageState, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
 use std::collections::HashMap;
 use std::io::{self, Write};
 

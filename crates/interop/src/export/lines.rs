@@ -7,7 +7,7 @@ use crate::transcript::{MALFORMED_RECORD, REPEATED_RECORD, REST_RECORD};
 use crate::{Format, claude_code, pi};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody};
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

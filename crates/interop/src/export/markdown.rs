@@ -5,8 +5,8 @@
 
 use super::session::{Look, Message, Session, beginning, finish_text, heading, positions, state_text};
 use super::visible::{visible, visible_line};
-use longhand_core::model::message::MessageKind;
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
+use longhand_model::message::MessageKind;
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
 use std::collections::HashMap;
 use std::io::{self, Write};
 

@@ -12,7 +12,7 @@ use crate::Format;
 use crate::compose::{Composed, digits, relink};
 use crate::raw::Object;
 use kind::Kind;
-use longhand_core::model::message::{MessageKind, MessageState};
+use longhand_model::message::{MessageKind, MessageState};
 use std::collections::{HashMap, HashSet};
 
 /// The version of the files.

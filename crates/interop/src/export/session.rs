@@ -1,8 +1,8 @@
 //! A session as the writers take it, and what all of them say of its messages.
 
-use longhand_core::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
-use longhand_core::model::part::{NewPart, PartBody};
-use longhand_core::model::time::Timestamp;
+use longhand_model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
+use longhand_model::part::{NewPart, PartBody};
+use longhand_model::time::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
 /// A session with its history.
@@ -163,7 +163,7 @@ impl Message {
 
     /// True for a user's message of an agent's notes, which starts no turn.
     pub(super) fn is_note(&self) -> bool {
-        longhand_core::model::part::are_notes(self.parts.iter().map(|part| &*part.body))
+        longhand_model::part::are_notes(self.parts.iter().map(|part| &*part.body))
     }
 
     /// The revision of the rewind that left it out.

@@ -4,9 +4,9 @@ mod documents;
 mod files;
 
 use super::*;
-use longhand_core::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
-use longhand_core::model::part::{Answers, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
-use longhand_core::model::time::Timestamp;
+use longhand_model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
+use longhand_model::part::{Answers, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_model::time::Timestamp;
 
 /// A session of these messages.
 pub(super) fn session(messages: Vec<Message>) -> Session {

@@ -7,8 +7,8 @@ use crate::draft::MessageDraft;
 use crate::name_index::{Line, NameIndex};
 use crate::raw::Object;
 use crate::{Entry, Format};
-use longhand_core::model::message::{NewMessage, Role};
-use longhand_core::model::part::{NewPart, PartBody};
+use longhand_model::message::{NewMessage, Role};
+use longhand_model::part::{NewPart, PartBody};
 
 /// Position of an edit's target, relative to the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

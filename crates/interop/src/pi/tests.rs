@@ -2,9 +2,9 @@
 
 use crate::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::{Entry, Format, Options, REST_RECORD, Transcript, parse};
-use longhand_core::model::message::{FinishReason, MessageKind, Role};
-use longhand_core::model::part::{Answers, MediaSource, Opaque, PartBody, Record, ResultStatus, ToolCall, ToolResult};
-use longhand_core::model::time::Timestamp;
+use longhand_model::message::{FinishReason, MessageKind, Role};
+use longhand_model::part::{Answers, MediaSource, Opaque, PartBody, Record, ResultStatus, ToolCall, ToolResult};
+use longhand_model::time::Timestamp;
 use serde_json::{Value, json};
 
 const HEADER: &str =

@@ -9,8 +9,8 @@ use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
 use crate::compose::{Composed, base64, list, string_in};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::message::{NewMessage, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
+use longhand_model::message::{NewMessage, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
 use serde_json::value::RawValue;
 
 /// The answer to a question of a tool, which the client's own message of a tool has.

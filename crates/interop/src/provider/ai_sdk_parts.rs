@@ -3,8 +3,8 @@
 use super::format::Format;
 use super::reading;
 use crate::raw::Object;
-use longhand_core::model::message::FinishReason;
-use longhand_core::model::part::Media;
+use longhand_model::message::FinishReason;
+use longhand_model::part::Media;
 
 pub(super) const FORMAT: Format = Format::AiSdk;
 

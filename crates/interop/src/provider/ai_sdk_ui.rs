@@ -6,9 +6,9 @@ use super::kept;
 use super::reading::{self, Result, Unreadable, object, required};
 use crate::compose::{Composed, list};
 use crate::raw::{self, Object};
-use longhand_core::model::message::{NewFinish, NewMessage, Role};
-use longhand_core::model::part::{NewPart, PartBody, ResultStatus};
-use longhand_core::model::usage::Usage;
+use longhand_model::message::{NewFinish, NewMessage, Role};
+use longhand_model::part::{NewPart, PartBody, ResultStatus};
+use longhand_model::usage::Usage;
 use serde_json::value::RawValue;
 
 /// The messages of a message with parts: for each step what the speaker says, and the results of its calls. What no model

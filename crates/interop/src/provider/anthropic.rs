@@ -7,10 +7,10 @@ use super::reading::{self, Result, Unreadable, message, object, opaque, required
 use super::written::{Merged, Refusal, RefusalKind, Written};
 use crate::compose::{Composed, base64, list};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
-use longhand_core::model::usage::Usage;
-use longhand_core::model::view::ViewKind;
+use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
+use longhand_model::usage::Usage;
+use longhand_model::view::ViewKind;
 use serde_json::value::RawValue;
 
 const FORMAT: Format = Format::Anthropic;

@@ -4,7 +4,7 @@ use super::format::Format;
 use super::kept::{of, value};
 use crate::compose::Composed;
 use crate::raw::text;
-use longhand_core::model::part::PartBody;
+use longhand_model::part::PartBody;
 
 /// The block of a part in a format, with `null` in the content's place, by what another format kept of it; none if that has
 /// no signature that the format takes.

@@ -3,9 +3,9 @@
 use super::format::Format;
 use super::prepared::{block_of, is_reasoning, is_tool_name};
 use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind, media_refusal};
-use longhand_core::model::message::Role;
-use longhand_core::model::part::{Media, PartBody, ToolCall, ToolResult};
-use longhand_core::model::view::{ViewKind, ViewMessage, ViewPart};
+use longhand_model::message::Role;
+use longhand_model::part::{Media, PartBody, ToolCall, ToolResult};
+use longhand_model::view::{ViewKind, ViewMessage, ViewPart};
 use std::sync::Arc;
 
 /// The name in the place of a tool's that has no letter which a format allows.

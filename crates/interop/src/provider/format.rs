@@ -3,7 +3,7 @@
 use super::strings::paired;
 use crate::compose::Composed;
 use crate::raw::Object;
-use longhand_core::model::provider_compaction::Compactor;
+use longhand_model::provider_compaction::Compactor;
 use serde_json::value::RawValue;
 
 /// The member of an object around a call's input that is no JSON object, for formats that take nothing else.

@@ -40,8 +40,8 @@ pub use reading::Unreadable;
 pub use write::{write, write_degraded};
 pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};
 
-use longhand_core::model::limits;
-use longhand_core::model::message::NewMessage;
+use longhand_model::limits;
+use longhand_model::message::NewMessage;
 
 /// Reads what a client sends to a provider or gets from it: a whole request, a list of its messages, one message, a whole
 /// reply, or the chunks of a streamed one, as server-sent events, as a list or one a line.

@@ -7,10 +7,10 @@ use super::reading::{self, Result, Unreadable, object, opaque, required, words};
 use super::written::{Refusal, RefusalKind, Written, WrittenMessage, media_refusal};
 use crate::compose::{Composed, base64_text, list, string_in};
 use crate::raw::{self, Object, quote};
-use longhand_core::model::ids::MessageId;
-use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
-use longhand_core::model::usage::Usage;
+use longhand_model::ids::MessageId;
+use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus};
+use longhand_model::usage::Usage;
 use serde_json::value::RawValue;
 
 const FORMAT: Format = Format::OpenAiChat;

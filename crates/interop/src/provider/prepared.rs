@@ -7,10 +7,10 @@ use super::ids::Ids;
 use super::kept;
 use super::written::{LeftOut, LeftOutKind, Refusal, RefusalKind};
 use crate::raw::{Object, quote};
-use longhand_core::model::ids::MessageId;
-use longhand_core::model::message::Role;
-use longhand_core::model::part::{Media, Opaque, PartBody, ToolCall, ToolResult};
-use longhand_core::model::view::{ViewKind, ViewMessage, ViewPart};
+use longhand_model::ids::MessageId;
+use longhand_model::message::Role;
+use longhand_model::part::{Media, Opaque, PartBody, ToolCall, ToolResult};
+use longhand_model::view::{ViewKind, ViewMessage, ViewPart};
 use std::collections::HashMap;
 
 /// A message of a view.

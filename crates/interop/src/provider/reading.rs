@@ -6,9 +6,9 @@ use crate::compose::Composed;
 use crate::raw::{self, Object};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::limits;
-use longhand_core::model::message::{FinishReason, NewFinish, NewMessage, Role};
-use longhand_core::model::part::{
+use longhand_model::limits;
+use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
+use longhand_model::part::{
     Answers, Media, MediaSource, NewPart, Opaque, PartBody, ResultStatus, ToolCall, ToolResult,
 };
 use serde_json::value::RawValue;

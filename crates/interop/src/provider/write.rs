@@ -4,7 +4,7 @@ use super::degraded::Degraded;
 use super::format::Format;
 use super::written::{Refusal, Written};
 use super::{ai_sdk, anthropic, gemini, openai_chat, openai_responses, prepared, strings};
-use longhand_core::model::view::ViewMessage;
+use longhand_model::view::ViewMessage;
 
 /// Writes the messages of a view.
 ///

@@ -2,8 +2,8 @@
 
 use super::format::Format;
 use crate::compose::{Composed, list};
-use longhand_core::model::ids::{MessageId, PartId};
-use longhand_core::model::part::{Media, MediaSource};
+use longhand_model::ids::{MessageId, PartId};
+use longhand_model::part::{Media, MediaSource};
 
 /// The messages of a view in a format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

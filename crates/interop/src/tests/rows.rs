@@ -1,7 +1,7 @@
 //! The table of `docs/import.md` says what becomes of every kind of row; each has a case here.
 
 use super::*;
-use longhand_core::model::message::{FinishReason, Role};
+use longhand_model::message::{FinishReason, Role};
 use std::collections::BTreeMap;
 
 /// What the page says of each row, by the format and the name of the row.

@@ -21,6 +21,7 @@ use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::PlanningInput;
 use crate::policy::recall::Wanted;
 use crate::policy::{Policy, tokens};
+use crate::presets;
 use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -268,7 +269,7 @@ fn empty_messages(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revis
 /// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
 /// corruption.
 pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
-    let policy: Policy = serde_json::from_str(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    let policy = presets::read(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
     Ok(policy.with_vocabularies(vocabularies))
 }
 

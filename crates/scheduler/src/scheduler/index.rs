@@ -5,7 +5,8 @@
 
 use crate::limits;
 use crate::model::Revision;
-use crate::policy::{Policy, recall};
+use crate::policy::recall;
+use crate::presets;
 use crate::store::{self, SessionKey, Store};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,7 +90,7 @@ async fn queue_unfinished(store: &Store, index_queue: &IndexQueue) -> store::Res
 async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
     let (_, policy) = store.sessions().get(session).await?;
     // A policy that cannot be parsed is reported where it is needed.
-    if serde_json::from_str(&policy.json).is_ok_and(|policy: Policy| policy.retrieval.is_some()) {
+    if presets::read(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
         index(store, session, Revision::MAX).await?;
     }
     Ok(())

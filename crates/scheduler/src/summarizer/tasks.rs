@@ -474,7 +474,7 @@ impl Drop for Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::presets;
+    use crate::presets;
 
     const WAIT: Duration = Duration::from_secs(60);
 

@@ -14,7 +14,8 @@ use crate::model::compaction::LevelThreshold;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::{overflow, presets};
+use crate::policy::overflow;
+use crate::presets;
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
     COMMIT_BOUNDS_MICROS, CheckedChains, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,

@@ -343,7 +343,7 @@ async fn a_session_takes_at_most_half_of_the_budget() {
 /// A tokenizer takes seconds for some megabytes, and on a thread of the runtime nobody else would be served meanwhile.
 #[tokio::test]
 async fn a_large_message_is_counted_beside_the_runtime() {
-    let policy = crate::policy::presets::policy("suna@2026");
+    let policy = crate::presets::policy("suna@2026");
     let text = "0123456789abcdef ".repeat(20_000);
     let alone = PartBody::Text(text);
     let (counted, parts) = (policy.clone(), vec![Arc::new(alone.clone())]);
@@ -356,7 +356,7 @@ async fn a_large_message_is_counted_beside_the_runtime() {
 /// The text of one that counts for a long time is in pieces, between which others have their turns.
 #[tokio::test]
 async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
-    let policy = crate::policy::presets::policy("suna@2026");
+    let policy = crate::presets::policy("suna@2026");
     // Letters without a blank are one piece of text, which no boundary cuts.
     let letters = |first: char, count: u32| {
         let others = (0..count).map(|at| char::from(b'a' + (at.wrapping_mul(at) >> 7) as u8 % 26));

@@ -14,7 +14,8 @@ use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::policy::summary::SAID_HEADING;
-use crate::policy::{Policy, TextUnits, overflow, presets};
+use crate::policy::{Policy, TextUnits, overflow};
+use crate::presets;
 use crate::store::{
     self, Checked, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, Screen, Screened, SessionKey,
 };
@@ -176,7 +177,7 @@ fn whole_policy(json: &str) -> Result<Policy> {
     let invalid = |field: &str, message: String| {
         Error::new(Reason::PolicyInvalid, format!("policy_json: {field}: {message}")).with("field", field.to_owned())
     };
-    let policy: Policy = serde_json::from_str(json).map_err(|error| invalid("", error.to_string()))?;
+    let policy = presets::read(json).map_err(|error| invalid("", error.to_string()))?;
     match crate::policy::validate::validate(&policy).into_iter().next() {
         Some(violation) => Err(invalid(&violation.field, violation.message)),
         None => Ok(policy),

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::message::{Finish, Message, MessageKind, MessageState, NewMessage};
 use crate::model::part::NewPart;
 use crate::policy::Policy;
-use crate::policy::presets;
+use crate::presets;
 use crate::simulation::{Outcome, TranscriptEntry, simulate};
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -14,7 +14,8 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::provider_errors::Recovery;
-use longhand::policy::{Policy, presets, replay, validate};
+use longhand::policy::{Policy, replay, validate};
+use longhand::presets;
 use uuid::Uuid;
 
 /// The readers of policies. The head is `whole`, or the name of a preset for an override of it.
@@ -213,7 +214,7 @@ impl Decoder for Policies {
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
         let text = String::from_utf8_lossy(&input.body);
         let policy = if input.head == "whole" {
-            let Ok(policy) = serde_json::from_str::<Policy>(&text) else { return Ok(Outcome::Refused) };
+            let Ok(policy) = presets::read(&text) else { return Ok(Outcome::Refused) };
             if !validate::validate(&policy).is_empty() {
                 return Ok(Outcome::Refused);
             }
@@ -224,8 +225,8 @@ impl Decoder for Policies {
             policy
         };
         let kept = serde_json::to_string(&policy).map_err(|error| error.to_string())?;
-        let again = serde_json::from_str::<Policy>(&kept)
-            .map_err(|error| format!("a policy that was taken is not read again: {error}"))?;
+        let again =
+            presets::read(&kept).map_err(|error| format!("a policy that was taken is not read again: {error}"))?;
         if again != policy {
             return Err("a policy that was taken is read again as another one".to_owned());
         }

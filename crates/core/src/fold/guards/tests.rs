@@ -9,7 +9,7 @@ use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, WindowSource};
 use crate::policy::plan::PlanningInput;
-use crate::policy::{Policy, dsl, presets};
+use crate::policy::{Policy, dsl, samples};
 use uuid::Uuid;
 
 /// Six turns of 1 000 tokens each, at four characters a token: message N has revision N.
@@ -56,7 +56,7 @@ fn reports(revision: Revision, tokens: i64) -> Compaction {
 }
 
 fn policy() -> Policy {
-    let mut policy = presets::policy("opencode@seed");
+    let mut policy = samples::policy("opencode@seed");
     (policy.guards.breaker_failures, policy.guards.breaker_turns) = (2, 3);
     policy
 }

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::model::message::Replaced;
-use crate::policy::{dsl, pairing, presets, render, select};
+use crate::policy::{dsl, pairing, render, samples, select};
 
 /// The pairs of results and calls: the names of their messages, and the input of the call.
 fn answered(text: &str) -> Vec<String> {
@@ -181,7 +181,7 @@ proptest! {
 
     #[test]
     fn every_call_is_followed_by_its_own_result(text in interleaved()) {
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let whole = dsl::parse(&text);
         for end in 0..=whole.len() {
             let messages = &whole[..end];

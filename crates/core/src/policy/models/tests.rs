@@ -133,7 +133,7 @@ fn a_table_with_a_bad_line_is_refused_with_its_number() {
 /// A model's limits alone make no policy compact from the first message on.
 #[test]
 fn no_model_of_the_table_is_due_below_a_quarter_of_its_window() {
-    let policies = ["longhand@1", "opencode@seed", "pi@1.5"].map(crate::policy::presets::policy);
+    let policies = ["longhand@1", "opencode@seed", "pi@1.5"].map(crate::policy::samples::policy);
     for row in &Models::built_in().rows {
         let mut window = ModelWindow { model: row.name.clone(), ..ModelWindow::default() };
         Models::built_in().complete(&mut window);

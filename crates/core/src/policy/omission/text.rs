@@ -3,7 +3,7 @@
 use crate::model::part::PartBody;
 
 /// The text of a part that can be truncated.
-pub(in crate::policy) fn text_of(body: &PartBody) -> Option<&str> {
+pub fn text_of(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) => Some(text),
         PartBody::ToolResult(result) => Some(&result.output),

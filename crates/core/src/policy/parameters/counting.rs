@@ -1,9 +1,7 @@
 //! Parameters of token counts.
 
 use crate::policy::bpe::{Encoding, Vocabulary};
-use crate::policy::presets::joyagent::parameters::Envelope;
-use crate::policy::presets::qwen_agent::parameters::CountedTexts;
-use crate::policy::presets::suna::parameters::ChatFormat;
+use crate::policy::strategy::{CountStrategy, Named};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +59,7 @@ pub enum LengthUnit {
 pub enum TextUnits {
     /// The length of the text.
     Length,
-    /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length: Gemini's estimate.
+    /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length.
     Mixed {
         /// Units for each UTF-16 unit that is not ASCII.
         other_units: u32,
@@ -76,8 +74,8 @@ pub enum TextUnits {
         /// The encoding.
         encoding: Encoding,
     },
-    /// One unit for each token of a vocabulary supplied by the user. If the process does not have it, Qwen's encoding
-    /// is used.
+    /// One unit for each token of a vocabulary supplied by the user. If the process does not have it, a built-in
+    /// encoding is used.
     Vocabulary {
         /// The name of the vocabulary.
         name: String,
@@ -116,10 +114,10 @@ pub enum Rounding {
 }
 
 /// The texts of a message that count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub enum CountPer {
-    /// Its own text, rounded message by message: pi's estimate per message kind.
+    /// Its own text, rounded message by message.
     Message,
     /// Everything in a message, rounded once for a range: its own text as with `Message`, provider blocks by a token for
     /// four bytes, and what a request has around each part.
@@ -127,18 +125,15 @@ pub enum CountPer {
         /// Units for what a request has around a part.
         part_units: u32,
     },
-    /// The JSON text of the provider messages, rounded once for a range, as OpenCode measures one.
+    /// The JSON text of the provider messages, rounded once for a range, as it is sent.
     JsonRange,
-    /// Texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.
+    /// Texts and the JSON of calls and results, rounded once for a range.
     Contents,
-    /// Texts, outputs and the JSON of calls, rounded once for a range, as Qwen Code counts characters.
+    /// Texts, outputs and the JSON of calls, rounded once for a range.
     Characters,
-    /// The texts of a message and the overhead of a chat format, rounded once for a range, as litellm counts.
-    Chat(ChatFormat),
-    /// Texts and outputs of tools without reasoning, as Qwen-Agent counts.
-    Texts(CountedTexts),
-    /// The length of each message with its envelope, rounded once for a range, as JoyAgent counts.
-    Envelope(Envelope),
+    /// A count of a single agent, rounded once for a range.
+    #[serde(skip)]
+    Named(Named<dyn CountStrategy>),
 }
 
 /// The size of media, in units.
@@ -156,7 +151,7 @@ pub struct MediaUnits {
 }
 
 impl Default for MediaUnits {
-    /// 4 800 units for each item, pi's estimate of an image.
+    /// 4 800 units for each item.
     fn default() -> Self {
         Self::all(4_800)
     }

@@ -1,7 +1,7 @@
 //! The parameters of a policy: pure data, with its text form as JSON.
 //!
-//! A strategy reads its parameters here and has no others. Parameters of one agent alone are in the folder of its
-//! preset, in `parameters`; the lists of alternatives here ([`Omission`], [`CountPer`]) name them.
+//! A strategy reads its parameters here and has no others. Those of a strategy that a single agent uses are with it, in
+//! the crate that supplies it (see [`strategy`](super::strategy)).
 
 mod counting;
 mod omission;
@@ -16,14 +16,17 @@ mod view;
 pub use counting::{Attached, CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
 pub use omission::{LastMessages, Omission};
 pub(in crate::policy) use prune::PLACEHOLDER;
-pub use prune::{Condition, Count, FailedOutputs, Hint, Keep, Placeholder, Prune, Replacement, Target, Tools, Walk};
+pub use prune::{
+    Condition, Count, FailedOutputs, Hint, Keep, OfWindow, PartsAsWritten, Placeholder, Prune, Replacement, Target,
+    Tools, Walk,
+};
 pub use section::{Bullet, Section, Topic};
 pub use summary::{
-    Attachments, Contradictions, FileText, FileTool, FileTools, PromptStyle, Summarize, Summary, SummaryFormat,
-    Transcript, TranscriptForm,
+    Attachments, Contradictions, FileText, FileTool, FileTools, PromptStyle, SplitTurn, Summarize, Summary,
+    SummaryFormat, Transcript, TranscriptForm,
 };
-pub use tail::{Fraction, FractionBoundary, LastTurns, Recent, Requests, Tail};
-pub use threshold::{Limit, Threshold};
+pub use tail::{Fraction, FractionBoundary, LargeResults, LastTurns, Recent, Requests, Tail};
+pub use threshold::{Limit, ModelLimit, Threshold, WindowStep};
 pub use truncate::{OutputEstimate, Truncate};
 pub use view::{RESUME_TEXT, Retrieval, SummaryRole, ViewStyle};
 

@@ -1,7 +1,6 @@
 //! Parameters of prunes.
 
-use crate::policy::presets::goose::parameters::OfWindow;
-use crate::policy::presets::neovate::parameters::PartsAsWritten;
+use crate::policy::strategy::{ExcerptStrategy, Named};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a prune of old outputs, reasoning or media: a walk from the newest part to the oldest.
@@ -150,6 +149,18 @@ pub enum Count {
     OfWindow(OfWindow),
 }
 
+/// A number derived from the size of the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfWindow {
+    /// Number of context tokens that add one to the number.
+    pub context_tokens_each: u32,
+    /// Minimum of the number.
+    pub minimum: u32,
+    /// Maximum of the number.
+    pub maximum: u32,
+}
+
 impl Default for Count {
     fn default() -> Self {
         Self::Fixed(0)
@@ -162,7 +173,7 @@ impl Default for Count {
 pub enum FailedOutputs {
     /// They stay and do not count.
     Skip,
-    /// They stay, but count among the protected parts: Qwen Code 0.15.
+    /// They stay, but count among the protected parts.
     Count,
     /// They are pruned like all others.
     Prune,
@@ -181,14 +192,23 @@ pub enum Walk {
     PartsAsWritten(PartsAsWritten),
 }
 
+/// Continuation of a walk over the parts of each message in the order of writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartsAsWritten {
+    /// Ends the walk at a part that was pruned earlier. Otherwise it continues with the message before that part's.
+    pub ends_at_pruned: bool,
+}
+
 /// The replacement of a pruned part in a view.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Replacement {
     /// A text.
     Placeholder(Placeholder),
-    /// The beginning and the end of the output, as Gemini CLI masks it. A short output stays whole.
-    Excerpt,
+    /// An excerpt of the output by the rules of a single agent.
+    #[serde(skip)]
+    Named(Named<dyn ExcerptStrategy>),
 }
 
 impl Replacement {

@@ -3,7 +3,6 @@
 use super::omission::Omission;
 use super::section::{Section, Topic};
 use super::tail::Tail;
-use crate::policy::presets::pi::parameters::SplitTurn;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a summary in place of an old range.
@@ -48,7 +47,7 @@ pub struct Summary {
     pub filler: String,
     /// Maximum size in tokens, by the policy's counting.
     pub max_tokens: i64,
-    /// Appends lists of the files read and modified after the sections, in pi's tags: the tools whose calls fill these
+    /// Appends lists of the files read and modified after the sections, in tags: the tools whose calls fill these
     /// lists. Absent: no lists.
     pub file_lists: Option<FileTools>,
     /// The separate summary for the front of a split turn; absent: no separate summary.
@@ -184,14 +183,26 @@ impl Default for Transcript {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TranscriptForm {
-    /// Each message with its contents, and every result directly after its call, as OpenCode does.
+    /// Each message with its contents, and every result directly after its call.
     Paired,
-    /// Text, calls as functions with named arguments, and results at their own positions, as pi does.
+    /// Text, calls as functions with named arguments, and results at their own positions.
     InPlace,
-    /// The text of messages, and one sentence about the use of tools, as Neovate does.
+    /// The text of messages, and one sentence about the use of tools.
     Digest,
-    /// The role of each message and one line for each of its parts, as goose does.
+    /// The role of each message and one line for each of its parts.
     Lines,
+}
+
+/// The separate summary for the front of a turn that the boundary splits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitTurn {
+    /// Heading over that summary.
+    pub heading: String,
+    /// Its sections.
+    pub sections: Vec<Section>,
+    /// Includes the custom instructions in the request for it.
+    pub instructions: bool,
 }
 
 /// Limits of the attachments that a summary has verbatim.
@@ -241,7 +252,7 @@ pub enum FileText {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileTools {
-    /// The tools with exactly the names `read`, `write` and `edit`, with a `path`, as in pi.
+    /// The tools with exactly the names `read`, `write` and `edit`, with a `path`.
     Pi,
     /// Also the corresponding tools of other agents, by name and by the field with the path.
     Any,

@@ -1,7 +1,6 @@
 //! Parameters of the tail beside a summary.
 
 use super::omission::LastMessages;
-use crate::policy::presets::pi::parameters::LargeResults;
 use serde::{Deserialize, Serialize};
 
 /// The tail: messages kept verbatim beside a summary.
@@ -11,7 +10,7 @@ pub enum Tail {
     /// No tail, apart from messages without an answer.
     Nothing,
     /// No tail either, unless the messages since the last summary are fewer than the minimum: then all of them stay,
-    /// without a summary. Suna's first months.
+    /// without a summary.
     Whole {
         /// Minimum number of messages for a summary.
         minimum_messages: u32,
@@ -55,6 +54,17 @@ pub struct Recent {
     /// The tail if the results of the last calls alone exceed the budget.
     #[serde(default)]
     pub large_results: LargeResults,
+}
+
+/// The tail if the results of the last calls alone exceed its budget: no boundary may be before any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LargeResults {
+    /// The results and the reply that made the calls.
+    #[default]
+    WithCall,
+    /// Everything, so that there is nothing to summarize.
+    WithEverything,
 }
 
 /// The tail after a share of the history.

@@ -1,6 +1,5 @@
 //! Parameters of a threshold.
 
-use crate::policy::presets::suna::parameters::{ModelLimit, WindowStep};
 use serde::{Deserialize, Serialize};
 
 /// The number of tokens at which a level is due.
@@ -27,25 +26,25 @@ pub struct Threshold {
 pub enum Limit {
     /// `input - reserved` if the model has an input limit, else `context - output`.
     ///
-    /// OpenCode's `usable`; `reserved` is the smaller of `buffer_tokens` and the output limit.
+    /// `reserved` is the smaller of `buffer_tokens` and the output limit.
     Usable {
         /// Maximum tokens kept free under an input limit.
         buffer_tokens: i64,
         /// Maximum of the output limit; also its value if the model states none.
         output_cap_tokens: i64,
-        /// Tokens kept free under an input limit, whatever the output limit is: OpenCode's `compaction.reserved`.
+        /// Tokens kept free under an input limit, whatever the output limit is.
         /// Absent: the smaller of `buffer_tokens` and the output limit.
         #[serde(default)]
         reserved_tokens: Option<i64>,
     },
-    /// The context without this number of tokens, which are kept free: pi's `shouldCompact`.
+    /// The context without this number of tokens, which are kept free.
     #[serde(rename = "reserve_tokens")]
     Reserve(i64),
     /// A share of the context, between 0 and 1.
     Ratio(f64),
     /// A number of tokens, independent of the window.
     Tokens(i64),
-    /// The smaller of a share of the context and the context without a reserve: Qwen Code's thresholds.
+    /// The smaller of a share of the context and the context without a reserve.
     Buffered {
         /// The share, between 0 and 1.
         ratio: f64,
@@ -55,7 +54,7 @@ pub enum Limit {
         /// than the reserve is not due at once.
         floor_ratio: f64,
     },
-    /// Another limit with an offset, at most the context: Qwen Code's warning and its hard limit.
+    /// Another limit with an offset, at most the context.
     Relative {
         /// The other limit.
         limit: Box<Limit>,
@@ -79,4 +78,24 @@ pub enum Limit {
         /// The reserve of a context that is smaller than every step.
         otherwise_reserve_tokens: i64,
     },
+}
+
+/// The limit of models whose name contains a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelLimit {
+    /// The text, in lower case.
+    pub contains: String,
+    /// The limit in tokens.
+    pub tokens: i64,
+}
+
+/// The reserve of contexts from a minimum size on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowStep {
+    /// The minimum size of the context, in tokens.
+    pub context_tokens: i64,
+    /// The reserve in tokens.
+    pub reserve_tokens: i64,
 }

@@ -4,11 +4,11 @@ use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Layout, OmitReason, Omitted};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::{dsl, presets};
+use crate::policy::{dsl, samples};
 
 #[test]
 fn a_history_is_as_long_as_what_it_says() {
-    let policy = presets::policy("qwen-code@0.24");
+    let policy = samples::policy("qwen-code@0.24");
     let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let rule = steps.filter_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None }).next();
     let rule = rule.expect("it summarizes");
@@ -37,7 +37,7 @@ fn a_history_is_as_long_as_what_it_says() {
 
 #[test]
 fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
-    let policy = presets::policy("qwen-code@0.24");
+    let policy = samples::policy("qwen-code@0.24");
     let sources = dsl::parse("u1 \"y\"\na2 \"x\"\nu3 \"z\"");
     let boundary = Boundary { tail_start: 3, retained: &[], retained_first: false };
     let carried = [PartBody::Text("a file".to_owned())];

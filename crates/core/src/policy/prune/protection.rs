@@ -206,7 +206,7 @@ pub(in crate::policy) fn is_pruned(prune: &Prune, source: &SourceMessage, part: 
     let Some(pruned) = source.pruned_part(part.id) else { return false };
     match &prune.replacement {
         Replacement::Placeholder(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
-        Replacement::Excerpt => true,
+        Replacement::Named(_) => true,
     }
 }
 

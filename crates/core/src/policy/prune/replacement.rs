@@ -6,7 +6,6 @@ use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::truncation::Truncation;
 use crate::model::view::Pruned;
-use crate::policy::presets::gemini_cli::excerpt;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
 use crate::policy::{Policy, Prune, Replacement, Target};
 use uuid::Uuid;
@@ -39,7 +38,7 @@ pub(super) fn truncations(
 /// True if an output has no text for an excerpt. A truncation that keeps no text would remove the media too.
 fn is_excerpt_of_nothing(prune: &Prune, found: &Found<'_>) -> bool {
     let PartBody::ToolResult(result) = &*found.part.body else { return false };
-    prune.replacement == Replacement::Excerpt && result.output.is_empty()
+    matches!(prune.replacement, Replacement::Named(_)) && result.output.is_empty()
 }
 
 fn has_input(call: &Call<'_>) -> bool {
@@ -59,11 +58,11 @@ fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &Found<'_>)
             Truncation::placeholder(lines.collect::<Vec<_>>().join("\n"))
         }
         (Replacement::Placeholder(placeholder), _, _) => Truncation::placeholder(placeholder.about(unit, now, found)),
-        (Replacement::Excerpt, PartBody::ToolResult(result), _) => {
+        (Replacement::Named(excerpt), PartBody::ToolResult(result), _) => {
             let tool = found.call.map_or("", |call| &call.call.tool);
-            excerpt::truncation(unit, tool, found.part.id, &result.output)
+            excerpt.truncation(unit, tool, found.part.id, &result.output)
         }
-        (Replacement::Excerpt, _, _) => Truncation::default(),
+        (Replacement::Named(_), _, _) => Truncation::default(),
     }
 }
 

@@ -3,10 +3,10 @@ use crate::model::ids::PartId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
-use crate::policy::presets::goose::parameters::OfWindow;
-use crate::policy::presets::neovate::parameters::PartsAsWritten;
+use crate::policy::OfWindow;
+use crate::policy::PartsAsWritten;
 use crate::policy::tokens::count;
-use crate::policy::{Count, FailedOutputs, Hint, Keep, Placeholder, Walk, dsl, plan, presets};
+use crate::policy::{Count, FailedOutputs, Hint, Keep, Placeholder, Walk, dsl, plan, samples};
 
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn outputs(text: &str) -> Prune {
 
 fn small_policy() -> Policy {
     let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":400},"minimum_tokens":201}}}}"#;
-    presets::policy("opencode@seed").with_overrides(overrides).expect("valid")
+    samples::policy("opencode@seed").with_overrides(overrides).expect("valid")
 }
 
 fn select(policy: &Policy, messages: &[SourceMessage]) -> PrunePlan {
@@ -69,7 +69,7 @@ proptest! {
 #[test]
 fn what_is_old_enough_is_cleared() {
     let messages = dsl::parse("a1\n  tool bash#c1 out=90000t done\nu2 \"x\"\nu3 \"x\"");
-    assert_eq!(select(&presets::policy("opencode@seed"), &messages).freed_tokens, 90_000);
+    assert_eq!(select(&samples::policy("opencode@seed"), &messages).freed_tokens, 90_000);
 }
 
 /// Neovate keeps of an output what its models see; OpenCode keeps all of it, and shows less. Counts that were stored with
@@ -83,7 +83,7 @@ fn a_truncated_output_is_estimated_by_what_its_agent_keeps() {
     }
     let whole = dsl::parse(&format!("{text}a6 \"read\"\nu7 \"x\"\na7 \"y\"\nu8 \"x\"\na8 \"y\"\n"));
     for (preset, pruned) in [("neovate@2026", 0), ("neovate@2026-fixed", 0), ("opencode@seed", 5)] {
-        let policy = presets::policy(preset);
+        let policy = samples::policy(preset);
         let steps = policy.maintenance.iter().chain(policy.levels().flat_map(|(_, level)| &level.steps));
         let prune = steps.filter_map(|step| if let Step::Prune(prune) = step { Some(prune) } else { None }).next();
         let prune = Prune { minimum_tokens: 15_000, ..prune.expect("a prune").clone() };
@@ -102,7 +102,7 @@ fn a_truncated_output_is_estimated_by_what_its_agent_keeps() {
 #[test]
 fn a_rule_without_protection_clears_the_newest_output_too() {
     let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
-    let policy = presets::policy("opencode@seed").with_overrides(overrides).expect("valid");
+    let policy = samples::policy("opencode@seed").with_overrides(overrides).expect("valid");
     let messages = dsl::parse("u1 \"x\"\na1\n  tool bash#c1 out=1t done");
     assert_eq!(select(&policy, &messages).freed_tokens, 1);
 }
@@ -110,7 +110,7 @@ fn a_rule_without_protection_clears_the_newest_output_too() {
 /// The names of the parts that a rule clears, with their replacements.
 fn cleared(rule: &Prune, now: i64, text: &str) -> Vec<(String, String)> {
     let messages = dsl::parse(text);
-    let policy = presets::policy("opencode@seed");
+    let policy = samples::policy("opencode@seed");
     let plan = super::select(&policy, rule, &ModelWindow::default(), Timestamp(now), &messages);
     let names = dsl::part_names(&messages);
     let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
@@ -169,12 +169,14 @@ fn a_target_is_one_line_of_bearable_length() {
 
 #[test]
 fn nothing_has_no_excerpt_and_keeps_its_media() {
-    let rule = Prune { replacement: Replacement::Excerpt, ..Prune::default() };
+    let agents = samples::policy("gemini-cli@0.26");
+    let Some(Step::Prune(Prune { replacement, .. })) = agents.maintenance.into_iter().next() else { panic!("a prune") };
+    let rule = Prune { replacement, ..Prune::default() };
     let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");
     assert_eq!(cleared(&rule, 0, &outputs("\"\"")), []);
     let shown = cleared(&rule, 0, &outputs("900c"));
     assert_eq!(shown.len(), 1);
-    assert!(shown[0].1.contains("available at: prt_00000000000000020000000000000002\n"), "{shown:?}");
+    assert!(shown[0].1.contains("[prt_00000000000000020000000000000002]"), "{shown:?}");
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
         format!("a1\n  tool {tool}#c1 out={first} done\n{}a2 \"done\"", others.collect::<String>())
     };
     let [early, late] =
-        [presets::policy("qwen-code@0.15"), presets::policy("qwen-code@0.24")].map(|policy| policy.maintenance);
+        [samples::policy("qwen-code@0.15"), samples::policy("qwen-code@0.24")].map(|policy| policy.maintenance);
     for (step, tool, first, is_cleared) in [
         (&late[0], "read_file", "9t", true),
         (&late[0], "read_file", "\"\" media=image/png", true),
@@ -339,7 +341,7 @@ proptest! {
                 && message.finish.reason != Some(FinishReason::Error)
         });
         for rule in rules() {
-            let policy = presets::policy("opencode@seed");
+            let policy = samples::policy("opencode@seed");
             let plan = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &messages);
             for (id, truncation) in &plan.removals.parts {
                 let holds = |source: &&SourceMessage| source.message.parts.iter().any(|part| part.id == *id);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
-use crate::policy::{Retrieval, dsl, pairing, plan, presets};
+use crate::policy::{Retrieval, dsl, pairing, plan, samples};
 use uuid::Uuid;
 
 fn range(first: Revision, last: Revision) -> RevisionRange {
@@ -12,7 +12,7 @@ fn range(first: Revision, last: Revision) -> RevisionRange {
 fn policy(budget_tokens: i64) -> Policy {
     let heading = "Earlier:".to_owned();
     let rule = Retrieval { budget_tokens, passage_tokens: 20, query_units: 200, heading };
-    Policy { retrieval: Some(rule), ..presets::policy("pi@1.5") }
+    Policy { retrieval: Some(rule), ..samples::policy("pi@1.5") }
 }
 
 fn covered(ranges: &[RevisionRange], omitted: &[(RevisionRange, OmitReason)]) -> Layout {
@@ -49,7 +49,7 @@ fn covered_and_compacted_messages_are_searched_and_removed_or_shown_ones_are_not
         assert_eq!(wanted(&policy(100), &layout, &view), None, "nothing is hidden: {layout:?}");
     }
     let hidden = covered(&[range(11, 15)], &[]);
-    assert_eq!(wanted(&presets::policy("pi@1.5"), &hidden, &view), None, "the policy wants nothing back");
+    assert_eq!(wanted(&samples::policy("pi@1.5"), &hidden, &view), None, "the policy wants nothing back");
     for silent in ["a1 \"nobody asks\"", "u1 \"…\"", "u1\n  media image/png"] {
         assert_eq!(wanted(&policy(100), &hidden, &dsl::parse(silent)), None, "{silent}");
     }
@@ -123,7 +123,7 @@ fn the_best_passages_come_back_with_their_role_in_the_order_of_the_history() {
     }
     assert_eq!(recalled(&policy(14), "parser writer busy"), ["Earlier:", "tool: error: the writer is busy"], "budget");
     assert_eq!(recalled(&policy(5), "parser"), Vec::<String>::new(), "the heading alone is no help");
-    assert_eq!(recalled(&presets::policy("pi@1.5"), "parser"), Vec::<String>::new());
+    assert_eq!(recalled(&samples::policy("pi@1.5"), "parser"), Vec::<String>::new());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 use super::*;
 use crate::model::part::ResultStatus;
 use crate::policy::Step;
-use crate::policy::{LengthUnit, ViewStyle, dsl, presets};
+use crate::policy::{LengthUnit, ViewStyle, dsl, samples};
 
 fn policy(name: &str) -> Policy {
-    presets::policy(name)
+    samples::policy(name)
 }
 
 /// A view in short: a line for each message with its role, kind and parts.

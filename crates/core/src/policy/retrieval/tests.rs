@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::presets;
+use crate::policy::samples;
 use crate::policy::{CountPer, MediaUnits, Rounding, TextUnits, UsageCount};
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn words_names_and_dense_scripts_are_searched_in_their_own_way() {
 fn a_long_request_asks_with_both_of_its_ends() {
     let rule = Retrieval {
         query_units: 11,
-        ..presets::policy("qwen-agent@dialogue-retrieval").retrieval.expect("a retrieval")
+        ..samples::policy("qwen-agent@dialogue-retrieval").retrieval.expect("a retrieval")
     };
     let asks = |request: &str| query(&rule, LengthUnit::CodePoints, request).join(" ");
     assert_eq!(asks("one two one"), "one two");

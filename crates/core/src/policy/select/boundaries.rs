@@ -48,7 +48,7 @@ pub(super) fn safe_boundaries(calls: &Calls<'_>, count: usize) -> Vec<bool> {
 }
 
 /// The indexes of each answered call's message and of its result's message.
-pub(in crate::policy) fn answered_calls(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
+pub fn answered_calls(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
     calls.iter().filter_map(|called| Some((called.index, called.answer?.index)))
 }
 
@@ -61,9 +61,9 @@ pub fn nearest_safe_boundary(messages: &[SourceMessage], proposed: usize) -> usi
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The indexes of the messages.
-    pub(in crate::policy) messages: std::ops::Range<usize>,
+    pub messages: std::ops::Range<usize>,
     /// True if they may go: none of them is open, running or unanswered.
-    pub(in crate::policy) may_go: bool,
+    pub may_go: bool,
 }
 
 /// The messages in the smallest groups that keep every result with its call.

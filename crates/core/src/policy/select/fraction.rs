@@ -1,4 +1,4 @@
-//! Gemini CLI's tail: the messages after a share of the history, measured as the JSON of its contents.
+//! A tail: the messages after a share of the history, measured as the JSON of its contents.
 //!
 //! The boundary is chosen in the contents that a request to Gemini would have: consecutive results are one content. The
 //! active summary and its acknowledgement come first and are measured too. No boundary is chosen that would cover only
@@ -142,7 +142,7 @@ fn before_rounds(contents: &[Located], rounds: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{dsl, presets, select};
+    use crate::policy::{dsl, samples, select};
 
     const REQUEST: FractionBoundary = FractionBoundary::Request;
     const REACHED: FractionBoundary = FractionBoundary::Reached;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn boundary(tail: &Fraction, text: &str) -> usize {
-        tail.boundary(&presets::policy("pi@1.5"), None, &dsl::parse(text))
+        tail.boundary(&samples::policy("pi@1.5"), None, &dsl::parse(text))
     }
 
     /// Five messages whose JSON has 66, 68, 66, 68 and 65 characters.
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_length_of_a_content_is_that_of_its_json() {
         let units = |text: &str| -> Vec<i64> {
-            contents(&presets::policy("pi@1.5"), &dsl::parse(text)).iter().map(|(_, content)| content.units()).collect()
+            contents(&samples::policy("pi@1.5"), &dsl::parse(text)).iter().map(|(_, content)| content.units()).collect()
         };
         assert_eq!(units(FIVE), [66, 68, 66, 68, 65]);
         for (text, json) in [
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_current_summary_is_measured_and_never_summarized_alone() {
-        let policy = presets::policy("pi@1.5");
+        let policy = samples::policy("pi@1.5");
         let tail = select::Tail::Fraction(tail(0.5, REQUEST));
         let boundary = |summary: &str, rest: &str| {
             let summary = dsl::parse(summary);

@@ -1,11 +1,10 @@
-//! pi's tail: from the newest message back until a budget is reached, then forward to an allowed boundary.
+//! A tail: from the newest message back until a budget is reached, then forward to an allowed boundary.
 
 use crate::model::message::{Message, Role};
 use crate::model::view::SourceMessage;
-use crate::policy::presets::pi::parameters::LargeResults;
 use crate::policy::tokens::estimate_source;
 use crate::policy::turns::only_brings_results;
-use crate::policy::{Policy, Recent};
+use crate::policy::{LargeResults, Policy, Recent};
 
 impl Recent {
     pub(super) fn boundary(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {
@@ -27,7 +26,7 @@ impl Recent {
         first
     }
 
-    /// Indexes of the covered messages that the view still shows: system messages, which pi keeps apart from the
+    /// Indexes of the covered messages that the view still shows: system messages, which stay apart from the
     /// conversation.
     pub(super) fn retained(head: &[SourceMessage]) -> Vec<usize> {
         (0..head.len()).filter(|&index| head[index].message.role == Role::System).collect()
@@ -38,7 +37,7 @@ impl Recent {
     }
 }
 
-/// True if pi allows a boundary before the message: a user message or a reply, unless it only has tool results.
+/// True if a boundary may be before the message: a user message or a reply, unless it only has tool results.
 fn is_boundary(message: &Message) -> bool {
     match message.role {
         Role::User | Role::Assistant => !only_brings_results(message),
@@ -51,11 +50,11 @@ mod tests {
     use super::*;
     use crate::model::usage::ModelWindow;
     use crate::policy::select::{Selection, Tail, select};
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     fn selected(keep_tokens: i64, large_results: LargeResults, text: &str) -> Selection {
         let tail = Tail::Recent(Recent { keep_tokens, large_results });
-        select(&presets::policy("pi@1.5"), &tail, &ModelWindow::default(), &dsl::parse(text))
+        select(&samples::policy("pi@1.5"), &tail, &ModelWindow::default(), &dsl::parse(text))
     }
 
     fn check(keep_tokens: i64, text: &str, head_end: usize, split_turn_start: Option<usize>) {

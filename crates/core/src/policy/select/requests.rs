@@ -1,4 +1,4 @@
-//! Codex's tail: the newest requests of the user verbatim, without the replies and tool results.
+//! A tail: the newest requests of the user verbatim, without the replies and tool results.
 
 use crate::model::ids::PartId;
 use crate::model::part::PartBody;
@@ -89,7 +89,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     fn requests(messages: Option<u32>, keep_tokens: Option<i64>, text_only: bool) -> Requests {
         Requests { messages, keep_tokens, text_only, marker: "…".to_owned() }
@@ -97,7 +97,7 @@ mod tests {
 
     fn check(rule: &Requests, text: &str, retained: &[usize], shown: &[&str]) {
         let messages = dsl::parse(text);
-        let policy = presets::policy("codex@2026-08");
+        let policy = samples::policy("codex@2026-08");
         let (found, removals) = rule.retained(&policy, &messages, messages.len());
         assert_eq!(found, retained, "{rule:?} of {text}");
         let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();

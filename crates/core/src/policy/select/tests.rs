@@ -4,7 +4,7 @@ use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::policy::calls::Calls;
 use crate::policy::tokens::RangeEstimate;
-use crate::policy::{Step, dsl, presets};
+use crate::policy::{Step, dsl, samples};
 use proptest::prelude::*;
 
 /// A line of a generated conversation. The lines of two writers come in any order.
@@ -66,14 +66,14 @@ fn policies() -> Vec<Policy> {
     let small = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":1500}}}}}}}"#;
     let none = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"turns":{"turns":0}}}}}}}"#;
     vec![
-        presets::policy("opencode@seed"),
-        presets::policy("opencode@seed").with_overrides(none).expect("valid"),
-        presets::policy("opencode@1.18"),
-        presets::policy("pi@1.5"),
-        presets::policy("pi@1.5").with_overrides(small).expect("valid"),
-        presets::policy("pi@0.73").with_overrides(small).expect("valid"),
-        presets::policy("claude-code@seed"),
-        presets::policy("codex@2026-08"),
+        samples::policy("opencode@seed"),
+        samples::policy("opencode@seed").with_overrides(none).expect("valid"),
+        samples::policy("opencode@1.18"),
+        samples::policy("pi@1.5"),
+        samples::policy("pi@1.5").with_overrides(small).expect("valid"),
+        samples::policy("pi@0.73").with_overrides(small).expect("valid"),
+        samples::policy("claude-code@seed"),
+        samples::policy("codex@2026-08"),
     ]
 }
 
@@ -136,7 +136,7 @@ proptest! {
     fn a_whole_conversation_of_finished_turns_obeys_its_budget(lengths in prop::collection::vec(1_u16..8000, 1..20)) {
         let pair = |(index, length): (usize, &u16)| format!("u{index} {length}c\na{index} {length}c\n");
         let messages = dsl::parse(&lengths.iter().enumerate().map(pair).collect::<String>());
-        let policy = presets::policy("opencode@seed");
+        let policy = samples::policy("opencode@seed");
         let window = ModelWindow { context: 40_000, output: Some(20_000), ..ModelWindow::default() };
         let selection = select(&policy, tail_of(&policy), &window, &messages);
         let tail = RangeEstimate::of(&policy, &messages).tokens(selection.head_end..messages.len());

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::policy::bpe::{self, Encoding};
     use crate::policy::tokens::estimate_messages;
-    use crate::policy::{dsl, presets, render};
+    use crate::policy::{dsl, render, samples};
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
     use proptest::prelude::*;
@@ -311,7 +311,7 @@ mod tests {
     const CODE: [&str; 4] = [
         include_str!("classes.rs"),
         include_str!("../tokens.rs"),
-        include_str!("../presets/claude-code-seed.toml"),
+        include_str!("../../../../presets/src/claude-code-seed.toml"),
         include_str!("../../../Cargo.toml"),
     ];
 
@@ -437,7 +437,7 @@ mod tests {
         /// What says that it fits a window, fits by the tokenizer: in every script, in code and in encoded bytes.
         #[test]
         fn no_view_has_more_tokens_than_its_estimate(messages in prop::collection::vec(message(), 1..6)) {
-            let policy = presets::policy(presets::DEFAULT);
+            let policy = samples::policy("longhand@1");
             let talk: String = messages.iter().map(|(line, _)| line.as_str()).collect();
             let view = render::render(&policy, &dsl::parse(&talk));
             let texts = messages.iter().flat_map(|(_, texts)| texts);

@@ -114,7 +114,7 @@ fn exact(policy: &Policy, message: &SourceMessage) -> Bounds {
 mod tests {
     use super::*;
     use crate::policy::tokens::RangeEstimate;
-    use crate::policy::{dsl, presets};
+    use crate::policy::{dsl, samples};
 
     /// Compares a running count with a new count, on both sides of the exact numbers.
     fn check(policy: &Policy, counter: &Counter<'_>, messages: &[SourceMessage], shown: &[usize]) {
@@ -139,7 +139,7 @@ mod tests {
         let mut messages = dsl::parse(
             "u1 \"a\"\na2 70c\n  call bash#c1 in={\"a\": 1}\nt3\n  result c1 out=333c done\nu4 11c\nu5 \"日本語 \u{fb1d}\"",
         );
-        for preset in presets::all() {
+        for preset in samples::all() {
             let policy = preset.policy();
             let mut counter = Counter::of(&policy, &messages);
             check(&policy, &counter, &messages, &[0, 1, 2, 3, 4]);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_list_far_above_a_limit_is_not_encoded() {
-        let policy = presets::policy("suna@2026");
+        let policy = samples::policy("suna@2026");
         let messages = dsl::parse("u1 \"a\"\na2 \"b\"\nu3 \"c\"");
         let mut counter = Counter::of(&policy, &messages);
         assert!(counter.exceeds(50, |index| panic!("message {index} is counted")));

@@ -6,7 +6,6 @@ use super::{contents, json, words};
 use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::view::{SourceMessage, ViewKind, ViewMessage};
-use crate::policy::presets::{joyagent::envelope, qwen_agent::counted_texts, suna::chat};
 use crate::policy::{CountPer, Counting, Policy, bpe};
 
 /// The units of one message; 0 if a model sees nothing of it.
@@ -14,15 +13,13 @@ pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[Shown<'
     if parts.is_empty() {
         return 0;
     }
-    match counting.per {
+    match &counting.per {
         CountPer::Message => words::units(counting, parts),
-        CountPer::Parts { part_units } => words::units_in_parts(counting, parts, part_units),
+        CountPer::Parts { part_units } => words::units_in_parts(counting, parts, *part_units),
         CountPer::JsonRange => json::units(counting, role, parts),
         CountPer::Contents => contents::units(counting, parts),
         CountPer::Characters => contents::characters(counting, parts),
-        CountPer::Chat(format) => chat::units(format, counting, role, parts),
-        CountPer::Texts(texts) => counted_texts::units(texts, counting, role, parts),
-        CountPer::Envelope(format) => envelope::units(format, counting, role, parts),
+        CountPer::Named(strategy) => strategy.units(counting, role, parts),
     }
 }
 
@@ -30,7 +27,7 @@ pub(in crate::policy) fn view_units(policy: &Policy, message: &ViewMessage) -> i
     // The parts of a view are truncated already and are not truncated again.
     let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
     let units = units(&policy.counting, message.role, &parts);
-    match (policy.counting.per, message.kind) {
+    match (&policy.counting.per, message.kind) {
         (CountPer::Message | CountPer::Contents | CountPer::Characters, ViewKind::Summary)
             if is_wrapped(policy, message) =>
         {
@@ -42,9 +39,7 @@ pub(in crate::policy) fn view_units(policy: &Policy, message: &ViewMessage) -> i
             | CountPer::Characters
             | CountPer::Parts { .. }
             | CountPer::JsonRange
-            | CountPer::Chat(_)
-            | CountPer::Texts(_)
-            | CountPer::Envelope(_),
+            | CountPer::Named(_),
             _,
         ) => units,
     }
@@ -82,15 +77,10 @@ pub(in crate::policy) fn bounds(policy: &Policy, source: &SourceMessage) -> (i64
     let role = source.message.role;
     let is_known = source.counts.is_some() && source.pruned.is_empty();
     let parts = if is_known || !is_encoded(counting) { Vec::new() } else { shown_parts(policy, source) };
-    let by = |contribution: fn(&str) -> i64| match counting.per {
-        CountPer::Chat(format) => Some(chat::units_by(format, counting, role, &parts, contribution)),
+    let by = |contribution: fn(&str) -> i64| match &counting.per {
+        CountPer::Named(strategy) => strategy.units_by(counting, role, &parts, &contribution),
         CountPer::Message => Some(words::units_by(counting, &parts, contribution)),
-        CountPer::Parts { .. }
-        | CountPer::JsonRange
-        | CountPer::Contents
-        | CountPer::Characters
-        | CountPer::Texts(_)
-        | CountPer::Envelope(_) => None,
+        CountPer::Parts { .. } | CountPer::JsonRange | CountPer::Contents | CountPer::Characters => None,
     };
     let bounds = if parts.is_empty() { None } else { by(bpe::least).zip(by(bpe::most)) };
     bounds.unwrap_or_else(|| {

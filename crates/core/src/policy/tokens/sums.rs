@@ -1,37 +1,28 @@
 //! Sums of the sizes of messages, and their conversion to tokens.
 
-use crate::policy::presets::{joyagent::parameters::Envelope, suna::parameters::ChatFormat};
 use crate::policy::{CountPer, Counting, Rounding};
 
 /// The contribution of a message of this size to the sum of a list: tokens or units, depending on the place of the
 /// rounding.
 pub(in crate::policy) fn addend(counting: &Counting, units: i64) -> i64 {
-    match counting.per {
+    match &counting.per {
         CountPer::Message => tokens_of(counting, units),
         // The comma after the message, or the bracket.
         CountPer::JsonRange if units > 0 => units.saturating_add(1),
         CountPer::JsonRange => 0,
-        CountPer::Parts { .. }
-        | CountPer::Contents
-        | CountPer::Characters
-        | CountPer::Chat(_)
-        | CountPer::Texts(_)
-        | CountPer::Envelope(_) => units,
+        CountPer::Parts { .. } | CountPer::Contents | CountPer::Characters | CountPer::Named(_) => units,
     }
 }
 
 /// The tokens of a list with this sum.
 pub(in crate::policy) fn list_tokens(counting: &Counting, sum: i64) -> i64 {
-    match counting.per {
+    match &counting.per {
         CountPer::Message => sum,
         CountPer::JsonRange if sum > 0 => tokens_of(counting, sum.saturating_add(1)),
         CountPer::JsonRange => 0,
         CountPer::Parts { .. } | CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
-        CountPer::Chat(_) if sum > 0 => tokens_of(counting, sum.saturating_add(ChatFormat::LIST_UNITS)),
-        CountPer::Chat(_) => 0,
-        CountPer::Texts(_) => tokens_of(counting, sum),
-        CountPer::Envelope(_) if sum > 0 => tokens_of(counting, sum.saturating_add(Envelope::LIST_UNITS)),
-        CountPer::Envelope(_) => 0,
+        CountPer::Named(strategy) if sum > 0 => tokens_of(counting, sum.saturating_add(strategy.list_units())),
+        CountPer::Named(_) => 0,
     }
 }
 

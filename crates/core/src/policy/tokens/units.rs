@@ -36,7 +36,8 @@ impl MediaUnits {
         Self { image_units: units, document_units: units, other_units: units, attachment_units: units }
     }
 
-    pub(in crate::policy) fn of(&self, media: &Media) -> i64 {
+    /// The units of a media item in a message.
+    pub fn of(&self, media: &Media) -> i64 {
         let units = match media.mime_type.as_str() {
             mime if mime.starts_with("image/") => self.image_units,
             "application/pdf" => self.document_units,
@@ -45,7 +46,8 @@ impl MediaUnits {
         i64::from(units)
     }
 
-    pub(in crate::policy) fn of_attachments(&self, attachments: &[Media]) -> i64 {
+    /// The units of the media items of a result.
+    pub fn of_attachments(&self, attachments: &[Media]) -> i64 {
         i64::from(self.attachment_units).saturating_mul(attachments.len() as i64)
     }
 }
@@ -110,17 +112,35 @@ pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>>
 
 /// A part as a model sees it.
 #[derive(Debug, Clone)]
-pub(in crate::policy) enum Shown<'a> {
+pub enum Shown<'a> {
+    /// A text.
     Text(Cow<'a, str>),
+    /// Reasoning of the model.
     Reasoning(Cow<'a, str>),
-    Call { call: &'a ToolCall, input_json: Cow<'a, str> },
-    Result { result: &'a ToolResult, output: Cow<'a, str>, attachments: &'a [Media] },
+    /// A call of a tool.
+    Call {
+        /// The call.
+        call: &'a ToolCall,
+        /// Its input as it is shown.
+        input_json: Cow<'a, str>,
+    },
+    /// A result of a tool.
+    Result {
+        /// The result.
+        result: &'a ToolResult,
+        /// Its output as it is shown.
+        output: Cow<'a, str>,
+        /// Its media that are shown.
+        attachments: &'a [Media],
+    },
+    /// A media item.
     Media(&'a Media),
+    /// A block of a provider.
     Opaque(&'a Opaque),
 }
 
 /// The name of a role in most formats.
-pub(in crate::policy) fn role_name(role: Role) -> &'static str {
+pub fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Assistant => "assistant",

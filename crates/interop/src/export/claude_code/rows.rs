@@ -4,9 +4,9 @@ use super::super::session::{FileLine, Message, speaker};
 use super::Writer;
 use crate::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
 use crate::raw::{Object, quote};
-use longhand_core::model::message::{FinishReason, MessageKind, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
-use longhand_core::model::usage::Usage;
+use longhand_model::message::{FinishReason, MessageKind, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
+use longhand_model::usage::Usage;
 
 /// Members of a block that parts have fields for.
 const MAPPED: &[&str] = &["type", "text", "thinking", "id", "name", "input", "source", "title"];
@@ -311,10 +311,10 @@ impl Writer<'_> {
     fn note_shown_before(&mut self, summary: &Message, tail: i64) {
         let is_shown = |message: &&Message| {
             message.kind == MessageKind::Normal
-                && message.status.state == longhand_core::model::message::MessageState::Active
+                && message.status.state == longhand_model::message::MessageState::Active
                 && message.revision < tail
         };
-        let is_active = summary.status.state == longhand_core::model::message::MessageState::Active;
+        let is_active = summary.status.state == longhand_model::message::MessageState::Active;
         for message in self.session.messages.iter().filter(|_| is_active).filter(is_shown) {
             self.report.note(format!("{} messages that the view shows before a summary", speaker(message)));
         }

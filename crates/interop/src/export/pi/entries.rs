@@ -5,9 +5,9 @@ use super::Writer;
 use super::kind::Kind;
 use crate::compose::{Composed, base64, image, input_object, list, one_line, string_in};
 use crate::raw::Object;
-use longhand_core::model::message::{FinishReason, MessageKind, Role};
-use longhand_core::model::part::{Media, NewPart, PartBody, ToolResult};
-use longhand_core::model::usage::Usage;
+use longhand_model::message::{FinishReason, MessageKind, Role};
+use longhand_model::part::{Media, NewPart, PartBody, ToolResult};
+use longhand_model::usage::Usage;
 
 impl Writer<'_> {
     /// Writes the entries of a message.
@@ -57,12 +57,12 @@ impl Writer<'_> {
             .value("fromHook", true);
         self.entry("compaction", own, members, summary, summary.revision);
         let before = |message: &&Message| {
-            let is_shown = message.status.state == longhand_core::model::message::MessageState::Active;
+            let is_shown = message.status.state == longhand_model::message::MessageState::Active;
             message.kind == MessageKind::Normal
                 && is_shown
                 && message.revision < tail.map_or(summary.revision, |tail| tail.revision)
         };
-        let is_active = summary.status.state == longhand_core::model::message::MessageState::Active;
+        let is_active = summary.status.state == longhand_model::message::MessageState::Active;
         for message in messages.iter().filter(|_| is_active).filter(before) {
             self.report.note(format!("{} messages that the view shows before a summary", speaker(message)));
         }
@@ -155,7 +155,7 @@ impl Writer<'_> {
             .text("toolCallId", &result.call_id)
             .text("toolName", tool_name(&self.session.messages[..=index], &result.call_id))
             .json("content", outputs(result))
-            .value("isError", result.status != longhand_core::model::part::ResultStatus::Completed)
+            .value("isError", result.status != longhand_model::part::ResultStatus::Completed)
             .value("timestamp", message.time.as_millis());
         let members = Composed::default().json("message", composed.end());
         self.add("message", members, message, Kind::Result(result.call_id.clone()));
@@ -222,8 +222,7 @@ impl Writer<'_> {
 }
 
 fn media_kind(media: &Media) -> String {
-    let kind =
-        if matches!(media.source, longhand_core::model::part::MediaSource::Uri(_)) { "addresses of " } else { "" };
+    let kind = if matches!(media.source, longhand_model::part::MediaSource::Uri(_)) { "addresses of " } else { "" };
     format!("{kind}media of type {}", media.mime_type)
 }
 

@@ -1,7 +1,7 @@
 //! Documents for people: nothing in a session becomes markup, loads anything, or hides.
 
 use super::*;
-use longhand_core::model::part::{Media, MediaSource, Record};
+use longhand_model::part::{Media, MediaSource, Record};
 use proptest::prelude::*;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n-";

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Branch, Entry, Options, Transcript, parse};
-use longhand_core::model::message::NewMessage;
+use longhand_model::message::NewMessage;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -315,7 +315,7 @@ fn what_a_format_cannot_carry_is_named() {
     let mut record = message(
         6,
         Role::System,
-        vec![PartBody::Record(longhand_core::model::part::Record { kind: "mine".into(), data: "{}".into() })],
+        vec![PartBody::Record(longhand_model::part::Record { kind: "mine".into(), data: "{}".into() })],
     );
     record.kind = MessageKind::Record;
     record.status.state = MessageState::Record;
@@ -326,10 +326,7 @@ fn what_a_format_cannot_carry_is_named() {
     session.messages.push(message(
         8,
         Role::User,
-        vec![PartBody::Media(longhand_core::model::part::Media {
-            mime_type: "audio/wav".into(),
-            ..Default::default()
-        })],
+        vec![PartBody::Media(longhand_model::part::Media { mime_type: "audio/wav".into(), ..Default::default() })],
     ));
     for (format, lacks) in [(Format::Pi, 3), (Format::ClaudeCode, 4)] {
         let (_, report) = written(&session, format);

@@ -3,10 +3,10 @@
 use super::super::{Format, LeftOutKind, read, write};
 use super::{json, list, translated, view};
 use Format::{AiSdk, Anthropic, Gemini, OpenAiChat, OpenAiResponses};
-use longhand_core::model::message::{FinishReason, NewMessage, Role};
-use longhand_core::model::part::{Media, MediaSource, NewPart, PartBody, ToolCall};
-use longhand_core::model::usage::Usage;
-use longhand_core::model::view::{Shortened, ViewKind};
+use longhand_model::message::{FinishReason, NewMessage, Role};
+use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ToolCall};
+use longhand_model::usage::Usage;
+use longhand_model::view::{Shortened, ViewKind};
 
 /// Streamed replies, which the SDKs' own check reads too.
 pub(super) const STREAMS: [(Format, &str); 4] = [
@@ -110,7 +110,7 @@ fn every_format_reads_its_own_turn_alike() {
         if matches!(format, OpenAiChat | OpenAiResponses) {
             for (_, body) in &mut found {
                 if let PartBody::ToolResult(result) = std::sync::Arc::make_mut(body) {
-                    result.status = longhand_core::model::part::ResultStatus::Error;
+                    result.status = longhand_model::part::ResultStatus::Error;
                 }
             }
         }

@@ -4,9 +4,9 @@ use super::super::{Format, RefusalKind, read, write, write_degraded};
 use super::{form_of, json, list, translated, view_in};
 use Format::{Anthropic, OpenAiResponses};
 use longhand_core::fold::form::Form;
-use longhand_core::model::message::{FinishReason, Role};
-use longhand_core::model::part::PartBody;
-use longhand_core::model::provider_compaction::Compactor;
+use longhand_model::message::{FinishReason, Role};
+use longhand_model::part::PartBody;
+use longhand_model::provider_compaction::Compactor;
 use serde_json::Value;
 
 const TALK: &str = r#"{"system":"Be brief.","messages":[{"role":"user","content":"How high?"},

@@ -4,9 +4,9 @@ use super::super::{Format, read, received, write};
 use super::cases::STREAMS;
 use super::{json, list, view};
 use Format::{AiSdk, Anthropic, Gemini, OpenAiChat, OpenAiResponses};
-use longhand_core::model::limits;
-use longhand_core::model::message::{FinishReason, NewMessage, Role};
-use longhand_core::model::part::{NewPart, Opaque, PartBody, ToolCall};
+use longhand_model::limits;
+use longhand_model::message::{FinishReason, NewMessage, Role};
+use longhand_model::part::{NewPart, Opaque, PartBody, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use super::super::{Format, LeftOutKind, RefusalKind, read, write, write_degraded};
 use super::valid::faults;
 use super::{json, list, view};
-use longhand_core::model::message::{NewMessage, Role};
-use longhand_core::model::part::{
+use longhand_model::message::{NewMessage, Role};
+use longhand_model::part::{
     Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, ResultStatus, ToolCall, ToolResult,
 };
-use longhand_core::model::view::ViewMessage;
+use longhand_model::view::ViewMessage;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -159,8 +159,9 @@ fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
 mod tests {
     use super::*;
     use crate::model::compaction::Level;
+    use crate::policy::Summary;
     use crate::policy::prompt::Scope;
-    use crate::policy::{Summary, presets};
+    use crate::presets;
 
     fn rules() -> Summary {
         presets::policy("opencode@seed").summarize(Level::Auto).expect("a summary").summary.clone()

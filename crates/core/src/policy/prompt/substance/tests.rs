@@ -1,8 +1,8 @@
 use super::*;
-use crate::policy::{Step, presets};
+use crate::policy::{Step, samples};
 
 fn rules(preset: &str) -> Summary {
-    let policy = presets::policy(preset);
+    let policy = samples::policy(preset);
     let steps = policy.auto.or(policy.deep).expect("a level").steps;
     let summarize = steps.into_iter().find_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None });
     summarize.expect("a summary").summary
@@ -196,7 +196,7 @@ fn what_may_have_few_words_needs_no_more_than_those() {
 #[test]
 fn the_built_in_summarizers_form_is_always_taken() {
     // Its headings are the policy's, and there is text under one of them.
-    for preset in presets::all() {
+    for preset in samples::all() {
         let policy = preset.policy();
         let levels = [policy.auto, policy.deep];
         for step in levels.into_iter().flatten().flat_map(|level| level.steps) {

@@ -1,3 +1,0 @@
-//! What only goose has: numbers derived from the window.
-
-pub mod parameters;

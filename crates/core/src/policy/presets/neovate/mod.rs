@@ -1,3 +1,0 @@
-//! What only Neovate Code has: the order of its walk.
-
-pub mod parameters;
