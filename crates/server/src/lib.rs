@@ -16,6 +16,7 @@ pub use longhand_core::{fold, model, policy, simulation, words};
 pub use longhand_extractive as extractive;
 pub use longhand_interop as interop;
 pub use longhand_protocol as pb;
+pub use longhand_protocol::reason;
 pub use longhand_runtime::{clock, limits, telemetry, traffic, turns};
 pub use longhand_scheduler::{config, loaded, scheduler, summarizer};
 pub use longhand_secrets as secrets;
