@@ -215,12 +215,7 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
 /// The newest heads.
 async fn list_heads(client: &Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
     let request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
-    let mut heads = Vec::new();
-    let mut pages = client.pages(request);
-    while let Some(page) = pages.next().await? {
-        heads.extend(page.heads);
-    }
-    Ok(heads)
+    Ok(client.pages(request).all(|page| page.heads).await?)
 }
 
 /// Compares exported heads with the chains at the same revisions and prints the differences. Returns their number.

@@ -8,19 +8,16 @@ use super::provider_format::ProviderFormat;
 use super::tokens::tokens;
 use super::{Globals, ids, json};
 use crate::interop::provider::received;
-use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use crate::pb::rewind::Target as End;
 use crate::pb::rewind_session_request::Target;
 use anyhow::Context as _;
 use longhand_client::Client;
+use longhand_client::message::{batches, text_part};
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Most bytes of content in one request; the daemon takes 12 MiB.
-const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CreateArguments {
@@ -239,10 +236,6 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }
 
-pub(super) fn text_part(text: String) -> pb::Part {
-    pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }
-}
-
 /// The messages of a file, one per line.
 fn parse_messages(lines: &str) -> anyhow::Result<Vec<pb::NewMessage>> {
     let filled = (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty());
@@ -252,24 +245,11 @@ fn parse_messages(lines: &str) -> anyhow::Result<Vec<pb::NewMessage>> {
 
 /// The messages in requests of a size that the daemon takes.
 fn requests(session: &str, messages: Vec<pb::NewMessage>) -> Vec<pb::AppendMessagesRequest> {
-    let mut requests: Vec<pb::AppendMessagesRequest> = Vec::new();
-    let mut bytes = 0;
-    for message in messages {
-        let size = prost::Message::encoded_len(&message);
-        let is_full = |request: &pb::AppendMessagesRequest| {
-            request.messages.len() == limits::BATCH_MESSAGES_MAX || bytes + size > REQUEST_BYTES
-        };
-        if requests.last().is_none_or(is_full) {
-            let session_id = session.to_owned();
-            requests.push(pb::AppendMessagesRequest { session_id, ..pb::AppendMessagesRequest::default() });
-            bytes = 0;
-        }
-        bytes += size;
-        if let Some(request) = requests.last_mut() {
-            request.messages.push(message);
-        }
-    }
-    requests
+    let request = |messages| {
+        let session_id = session.to_owned();
+        pb::AppendMessagesRequest { session_id, messages, ..pb::AppendMessagesRequest::default() }
+    };
+    batches(messages).into_iter().map(request).collect()
 }
 
 pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
@@ -526,17 +506,6 @@ pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn many_messages_go_in_several_requests() {
-        let message = |bytes: usize| pb::NewMessage { parts: vec![text_part("x".repeat(bytes))], ..Default::default() };
-        let sizes = |messages: Vec<pb::NewMessage>| -> Vec<usize> {
-            requests("s", messages).iter().map(|request| request.messages.len()).collect()
-        };
-        assert_eq!(sizes(vec![message(1); 1_100]), [512, 512, 76]);
-        assert_eq!(sizes(vec![message(3 * 1024 * 1024); 5]), [2, 2, 1]);
-        assert_eq!(sizes(Vec::new()), [0; 0]);
-    }
 
     #[test]
     fn a_line_that_is_no_message_is_named() {

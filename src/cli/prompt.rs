@@ -1,12 +1,13 @@
 //! `longhand prompt`: the queue of a session.
 
-use super::changes::{rewind_before, text_or_input, text_part};
+use super::changes::{rewind_before, text_or_input};
 use super::failure::note_secrets;
 use super::globals::PAGE_SIZE;
 use super::output::{Output, one_line, shorten, word};
 use super::table::{Column, Table};
 use super::{Globals, ids};
 use crate::pb;
+use longhand_client::message::text_part;
 use std::process::ExitCode;
 
 /// Maximum width of a prompt's text on a line, in characters.

@@ -74,7 +74,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 
 async fn get(client: &Client, session_id: &str) -> Result<pb::GetSessionResponse, longhand_client::Error> {
     let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
-    Ok(client.call(request).await?)
+    client.call(request).await
 }
 
 async fn list(client: &Client, output: &mut Output, session_id: String) -> anyhow::Result<()> {

@@ -138,7 +138,7 @@ async fn a_reply_goes_on_when_its_stream_is_lost() {
     session.append([message::user("Count.")]).await.expect("written");
     let proxy = Proxy::start(home.path(), &daemon.directory.join("longhand.sock"));
     let mut through = connect(&proxy.socket).await.session(session.id());
-    let token = through.view().await.expect("a view").token().to_owned();
+    let hash = through.view().await.expect("a view").header.view_hash.clone();
     let role = v1::Role::Assistant.into();
     let mut reply = through.reply(v1::NewMessage { role, ..v1::NewMessage::default() }).await.expect("begun");
     let mut expected = String::new();
@@ -166,7 +166,8 @@ async fn a_reply_goes_on_when_its_stream_is_lost() {
     assert_eq!((there.len(), text(&reply.parts), reply.message_id.clone()), (2, expected, answer.message_id));
     assert_eq!(reply.client_id.as_deref(), Some(client_id.as_str()));
     let finish = reply.finish.as_ref().expect("an end");
-    assert_eq!((finish.reason(), finish.view_token.as_deref()), (v1::FinishReason::Stop, Some(token.as_str())));
+    let answered = reply.given_view.as_ref().map(|view| view.view_hash.clone());
+    assert_eq!((finish.reason(), answered), (v1::FinishReason::Stop, Some(hash)));
     daemon.stop();
 }
 

@@ -3,18 +3,12 @@
 use crate::attempts::Attempts;
 use crate::connection;
 use crate::error::{Error, Result};
-use crate::events::Events;
-use crate::follow::{Follow, Resume};
-use crate::pages::Pages;
 use crate::repeat::{extra_time, identify, is_repeatable};
-use crate::session::Session;
 use crate::stream::Stream;
 use crate::target::Target;
-use crate::view::View;
 use longhand_protocol as v1;
-use longhand_protocol::call::{Call, ClientStreaming, Paged, ServerStreaming, Unary};
+use longhand_protocol::call::{Call, ClientStreaming, ServerStreaming, Unary};
 use longhand_protocol::codec::BoundedCodec;
-use longhand_protocol::reason::Reason;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +25,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The time in which a call is tried again, and that of a call with all its attempts.
 const TIME_DEFAULT: Duration = Duration::from_secs(30);
-/// Requests that find an erased session, or lose against another client, before one gives up.
-const OPENINGS_MAX: usize = 8;
 
 /// A daemon. What most programs need has a method of its own; [`Client::call`] takes every request with one answer.
 ///
@@ -140,11 +132,6 @@ impl Client {
         }
     }
 
-    /// The pages of a list, each by a call. Nothing is asked of the daemon before the first page is.
-    pub fn pages<R: Paged>(&self, request: R) -> Pages<R> {
-        Pages::new(self.clone(), request)
-    }
-
     /// The answers of one call, without another attempt. They have no end by time.
     ///
     /// # Errors
@@ -154,96 +141,6 @@ impl Client {
         let codec = BoundedCodec::<R, R::Answer>::default();
         let answers = self.ready().await?.server_streaming(self.request(request), path::<R>(), codec).await?;
         Ok(Stream::new(answers.into_inner()))
-    }
-
-    /// A stream that goes on where it was when it is lost, for as long as calls are tried again without an answer. Nothing
-    /// is asked of the daemon before the first answer is.
-    pub fn follow<R: Resume>(&self, request: R) -> Follow<R> {
-        Follow::new(self.clone(), request, Attempts::new(self.retry, None))
-    }
-
-    /// Events one by one, as [`Client::follow`] follows their frames: every matching event after the start, in order, none
-    /// missed and none twice, also across a restart of the daemon.
-    pub fn events(&self, request: v1::SubscribeEventsRequest) -> Events {
-        Events::new(self.follow(request))
-    }
-
-    /// A whole view.
-    ///
-    /// # Errors
-    ///
-    /// What the call ends with.
-    pub async fn view(&self, request: v1::GetContextRequest) -> Result<View> {
-        self.refresh_view(request, &View::default()).await
-    }
-
-    /// The view that follows the held one, of which only what changed is sent. A view of a revision, or one that was
-    /// shortened for a call, is not to be held.
-    ///
-    /// # Errors
-    ///
-    /// What the call ends with.
-    pub async fn refresh_view(&self, mut request: v1::GetContextRequest, held: &View) -> Result<View> {
-        held.make_known(&mut request);
-        let mut attempts = self.attempts(extra_time(&request));
-        loop {
-            let read = async { View::read(self.stream(request.clone()).await?).await };
-            let failure = match attempts.within(read).await {
-                Ok(view) => return view.after(held),
-                Err(failure) => failure,
-            };
-            tokio::time::sleep_until(attempts.next(failure, true)?).await;
-        }
-    }
-
-    /// A session by its id or client id. Nothing is asked of the daemon before its first use.
-    pub fn session(&self, session_id: impl Into<String>) -> Session {
-        Session::new(self.clone(), session_id.into())
-    }
-
-    /// Creates a session, or finds the one that the same request with this client id made. Without a client id the session
-    /// gets one by chance, so that a request whose answer was lost creates no second session.
-    ///
-    /// # Errors
-    ///
-    /// What the call ends with.
-    pub async fn create_session(&self, mut new: v1::CreateSessionRequest) -> Result<Session> {
-        new.client_id.get_or_insert_with(|| format!("rust-{}", random_id()));
-        let session = self.call(new).await?.session.unwrap_or_default();
-        Ok(self.session(session.session_id))
-    }
-
-    /// The session with this client id, whoever made it, however it has changed, and also if one before was erased.
-    /// Everything but the client id is for the case that it must be made.
-    ///
-    /// # Errors
-    ///
-    /// What a call ends with.
-    pub async fn open_session(&self, client_id: &str, new: v1::CreateSessionRequest) -> Result<Session> {
-        let mut openings = 0;
-        loop {
-            openings += 1;
-            let found = self.call(v1::GetSessionRequest { session_id: client_id.to_owned() }).await;
-            match found {
-                Ok(v1::GetSessionResponse { session: Some(session), .. })
-                    if session.state() != v1::SessionState::Erased =>
-                {
-                    return Ok(self.session(session.session_id));
-                }
-                Ok(_) => {}
-                Err(error) if error.reason() == Some(Reason::SessionNotFound) => {}
-                Err(error) => return Err(error),
-            }
-            // An erased session's request makes no other one, so this one differs.
-            let metadata_json = Some(with_mark(new.metadata_json.as_deref(), &random_id()));
-            let request =
-                v1::CreateSessionRequest { client_id: Some(client_id.to_owned()), metadata_json, ..new.clone() };
-            match self.create_session(request).await {
-                // Another client was faster.
-                Err(error) if error.reason() == Some(Reason::ClientIdReused) && openings < OPENINGS_MAX => {}
-                made => return made,
-            }
-        }
     }
 
     /// A client that connects once it is used.
@@ -261,6 +158,11 @@ impl Client {
     /// The attempts of a call that begins now, and may take more time than others.
     pub(crate) fn attempts(&self, more: Duration) -> Attempts {
         Attempts::new(self.retry, self.timeout.and_then(|timeout| timeout.checked_add(more)))
+    }
+
+    /// The attempts of a stream that begins now, and has no end by time.
+    pub(crate) fn stream_attempts(&self) -> Attempts {
+        Attempts::new(self.retry, None)
     }
 
     /// One call that takes a stream of requests.
@@ -300,22 +202,6 @@ fn path<R: Call>() -> PathAndQuery {
     PathAndQuery::from_static(R::PATH)
 }
 
-/// An id that nobody else has.
-pub(crate) fn random_id() -> String {
-    format!("{:032x}", rand::random::<u128>())
-}
-
-/// Metadata with one more entry.
-fn with_mark(metadata_json: Option<&str>, mark: &str) -> String {
-    let entry = format!("\"made\":\"{mark}\"");
-    match metadata_json.map(str::trim).and_then(|metadata| metadata.strip_prefix('{')) {
-        Some(rest) if !rest.trim_start().starts_with('}') => format!("{{{entry},{rest}"),
-        Some(rest) => format!("{{{entry}{rest}"),
-        // What is no object is the daemon's to refuse.
-        None => metadata_json.map_or_else(|| format!("{{{entry}}}"), str::to_owned),
-    }
-}
-
 fn is_same_protocol(one: &str, other: &str) -> bool {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.split('.').collect(), other.split('.').collect());
     one.first() == other.first() && (one.first() != Some(&"0") || one.get(1) == other.get(1))
@@ -324,18 +210,6 @@ fn is_same_protocol(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn metadata_keep_what_they_have_beside_the_mark() {
-        for (metadata, marked) in [
-            (None, r#"{"made":"x"}"#),
-            (Some("{}"), r#"{"made":"x"}"#),
-            (Some(r#" { "project": "p" }"#), r#"{"made":"x", "project": "p" }"#),
-            (Some("[1]"), "[1]"),
-        ] {
-            assert_eq!(with_mark(metadata, "x"), marked);
-        }
-    }
 
     #[test]
     fn before_the_first_version_the_minor_one_counts() {

@@ -42,7 +42,7 @@ pub(crate) async fn open(target: &Target) -> Result<Channel> {
         Address::Unix(path) => socket::connect(&endpoint, path).await,
         Address::Http(_) => endpoint.connect().await,
     };
-    connected.map_err(|error| Error::Unreachable { address: address.clone(), message: innermost(&error) })
+    connected.map_err(|error| Error::Unreachable { address: address.to_string(), message: innermost(&error) })
 }
 
 /// What every call carries: actor, access token, tenant, run.

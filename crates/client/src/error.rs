@@ -1,6 +1,5 @@
 //! Errors of calls, with the daemon's reason.
 
-use crate::address::Address;
 use longhand_protocol::reason::{DOMAIN, Outcome, Reason};
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -25,7 +24,7 @@ pub enum Error {
     #[error("no daemon answers at {address} ({message}); `longhand serve` starts one")]
     Unreachable {
         /// The address.
-        address: Address,
+        address: String,
         /// The system's words.
         message: String,
     },

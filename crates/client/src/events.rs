@@ -1,5 +1,6 @@
 //! Events, one by one.
 
+use crate::client::Client;
 use crate::error::Result;
 use crate::follow::Follow;
 use longhand_protocol as v1;
@@ -13,11 +14,15 @@ pub struct Events {
     waiting: VecDeque<v1::Event>,
 }
 
-impl Events {
-    pub(crate) fn new(frames: Follow<v1::SubscribeEventsRequest>) -> Self {
-        Self { frames, waiting: VecDeque::new() }
+impl Client {
+    /// Events one by one, as [`Client::follow`] follows their frames: every matching event after the start, in order, none
+    /// missed and none twice, also across a restart of the daemon.
+    pub fn events(&self, request: v1::SubscribeEventsRequest) -> Events {
+        Events { frames: self.follow(request), waiting: VecDeque::new() }
     }
+}
 
+impl Events {
     /// The next event, whose `cursor` is the position after it; none at the end of the stream, which the daemon never
     /// ends without an error. Nothing is lost if it is not waited for.
     ///

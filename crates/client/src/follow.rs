@@ -63,11 +63,23 @@ pub struct Follow<R: Resume> {
     lost_count: usize,
 }
 
-impl<R: Resume> Follow<R> {
-    pub(crate) fn new(client: Client, request: R, attempts: Attempts) -> Self {
-        Self { client, request, answers: None, attempts, has_answered: true, pause: None, lost_count: 0 }
+impl Client {
+    /// A stream that goes on where it was when it is lost, for as long as calls are tried again without an answer. Nothing
+    /// is asked of the daemon before the first answer is.
+    pub fn follow<R: Resume>(&self, request: R) -> Follow<R> {
+        Follow {
+            client: self.clone(),
+            request,
+            answers: None,
+            attempts: self.stream_attempts(),
+            has_answered: true,
+            pause: None,
+            lost_count: 0,
+        }
     }
+}
 
+impl<R: Resume> Follow<R> {
     /// The request, as it would be sent after the last answer.
     pub fn request(&self) -> &R {
         &self.request

@@ -68,6 +68,7 @@ mod connection;
 mod error;
 mod events;
 mod follow;
+mod ids;
 pub mod message;
 mod pages;
 mod repeat;

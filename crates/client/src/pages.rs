@@ -12,11 +12,14 @@ pub struct Pages<R> {
     request: Option<R>,
 }
 
-impl<R: Paged> Pages<R> {
-    pub(crate) fn new(client: Client, request: R) -> Self {
-        Self { client, request: Some(request) }
+impl Client {
+    /// The pages of a list, each by a call. Nothing is asked of the daemon before the first page is.
+    pub fn pages<R: Paged>(&self, request: R) -> Pages<R> {
+        Pages { client: self.clone(), request: Some(request) }
     }
+}
 
+impl<R: Paged> Pages<R> {
     /// The next page; none after the last one.
     ///
     /// # Errors

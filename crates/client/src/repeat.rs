@@ -1,6 +1,6 @@
 //! Which calls are carried out once, however often they are sent.
 
-use crate::client::random_id;
+use crate::ids::random_id;
 use longhand_protocol as v1;
 use longhand_protocol::call::Call;
 use std::any::Any;

@@ -1,12 +1,13 @@
 //! A message that is written while it comes, as one stream.
 
 use crate::attempts::Attempts;
-use crate::client::{Client, random_id};
+use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::ids::random_id;
 use longhand_protocol as v1;
 use std::collections::HashMap;
+use std::time::Duration;
 use tokio::task::JoinHandle;
-use tonic::codegen::tokio_stream::{self, StreamExt as _};
 use v1::write_message_request::Frame;
 
 /// Frames that wait for the connection.
@@ -32,6 +33,8 @@ pub struct Reply {
 #[derive(Debug)]
 struct Writer {
     frames: async_channel::Sender<v1::WriteMessageRequest>,
+    /// The number of frames that it was given.
+    given: usize,
     answer: JoinHandle<Result<v1::WriteMessageResponse>>,
 }
 
@@ -148,9 +151,11 @@ impl Reply {
     ///
     /// As [`Reply::text`].
     pub async fn heartbeat(&mut self) -> Result<()> {
-        self.send(Frame::Heartbeat(v1::Heartbeat {})).await?;
-        // A stream that begins again is a sign of life itself.
-        self.frames.pop();
+        self.flush(&mut self.client.attempts(Duration::ZERO)).await?;
+        if let Some(writer) = &self.writer {
+            // A call that is over is noticed by the next frame, and the one after it is a sign of life itself.
+            drop(writer.frames.try_send(frame(Frame::Heartbeat(v1::Heartbeat {}))));
+        }
         Ok(())
     }
 
@@ -181,58 +186,70 @@ impl Reply {
     /// As [`Reply::text`].
     pub async fn finish_as(mut self, mut finish: v1::Finish) -> Result<v1::WriteMessageResponse> {
         finish.view_token = finish.view_token.take().or(self.view_token.take());
-        self.send(Frame::MessageEnd(v1::MessageEnd { finish: Some(finish), window: None })).await?;
-        let mut attempts = self.client.attempts(std::time::Duration::ZERO);
+        self.frames.push(frame(Frame::MessageEnd(v1::MessageEnd { finish: Some(finish), window: None })));
+        let mut attempts = self.client.attempts(Duration::ZERO);
         loop {
-            let failure = match attempts.within(self.answer()).await {
+            self.flush(&mut attempts).await?;
+            match attempts.within(self.answer()).await {
                 Ok(answer) => return Ok(answer),
+                Err(failure) => self.lose(failure, &mut attempts).await?,
+            }
+        }
+    }
+
+    /// Nothing is lost if it is not waited for: the next frame takes it along.
+    async fn send(&mut self, next: Frame) -> Result<()> {
+        self.frames.push(frame(next));
+        self.flush(&mut self.client.attempts(Duration::ZERO)).await
+    }
+
+    /// Gives a call what it has not got.
+    async fn flush(&mut self, attempts: &mut Attempts) -> Result<()> {
+        loop {
+            let writer = self.writer.get_or_insert_with(|| Writer::open(self.client.clone()));
+            let Some(frame) = self.frames.get(writer.given) else { return Ok(()) };
+            let given = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
+            if attempts.within(given).await? {
+                writer.given += 1;
+                continue;
+            }
+            // The call is over before the message is.
+            let failure = match attempts.within(self.answer()).await {
+                Ok(_) => lost("the call ended early".to_owned()),
                 Err(failure) => failure,
             };
-            self.begin_again(&mut attempts, failure).await?;
+            self.lose(failure, attempts).await?;
         }
     }
 
-    async fn send(&mut self, frame: Frame) -> Result<()> {
-        let frame = v1::WriteMessageRequest { frame: Some(frame) };
-        self.frames.push(frame.clone());
-        let Some(writer) = &self.writer else {
-            self.writer = Some(self.open());
-            return Ok(());
-        };
-        let mut attempts = self.client.attempts(std::time::Duration::ZERO);
-        let sent = attempts.within(async { Ok(writer.frames.send(frame).await.is_ok()) }).await?;
-        if sent {
-            return Ok(());
-        }
-        // The call is over before the message is.
-        let failure = match attempts.within(self.answer()).await {
-            Ok(_) => Error::Lost { message: "the call ended early".to_owned(), was_sent: true, is_lasting: false },
-            Err(failure) => failure,
-        };
-        self.begin_again(&mut attempts, failure).await
-    }
-
-    async fn begin_again(&mut self, attempts: &mut Attempts, failure: Error) -> Result<()> {
-        tokio::time::sleep_until(attempts.next(failure, true)?).await;
+    /// Waits until another call may begin.
+    async fn lose(&mut self, failure: Error, attempts: &mut Attempts) -> Result<()> {
+        self.writer = None;
         self.lost_count += 1;
-        self.writer = Some(self.open());
+        tokio::time::sleep_until(attempts.next(failure, true)?).await;
         Ok(())
     }
 
     /// The call's answer, or why it ended.
     async fn answer(&mut self) -> Result<v1::WriteMessageResponse> {
-        let lost = |message: String| Error::Lost { message, was_sent: true, is_lasting: false };
-        let Some(writer) = &mut self.writer else { return Err(lost("the call was given up".to_owned())) };
-        let answer = (&mut writer.answer).await.unwrap_or_else(|error| Err(lost(error.to_string())));
-        self.writer = None;
-        answer
+        match &mut self.writer {
+            Some(writer) => (&mut writer.answer).await.unwrap_or_else(|error| Err(lost(error.to_string()))),
+            None => Err(lost("no call is open".to_owned())),
+        }
     }
+}
 
-    /// A call that takes everything again, and then what comes.
-    fn open(&self) -> Writer {
-        let (sender, receiver) = async_channel::bounded(WAITING_MAX);
-        let frames = tokio_stream::iter(self.frames.clone()).chain(receiver);
-        let client = self.client.clone();
-        Writer { frames: sender, answer: tokio::spawn(async move { client.upload(frames).await }) }
+impl Writer {
+    fn open(client: Client) -> Self {
+        let (frames, taken) = async_channel::bounded(WAITING_MAX);
+        Self { frames, given: 0, answer: tokio::spawn(async move { client.upload(taken).await }) }
     }
+}
+
+fn frame(frame: Frame) -> v1::WriteMessageRequest {
+    v1::WriteMessageRequest { frame: Some(frame) }
+}
+
+fn lost(message: String) -> Error {
+    Error::Lost { message, was_sent: true, is_lasting: false }
 }

@@ -3,11 +3,16 @@
 use crate::client::Client;
 use crate::error::Result;
 use crate::events::Events;
+use crate::ids::random_id;
 use crate::message::batches;
 use crate::reply::Reply;
 use crate::view::View;
 use longhand_protocol as v1;
+use longhand_protocol::reason::Reason;
 use std::collections::HashMap;
+
+/// Requests that find an erased session, or lose against another client, before one gives up.
+const OPENINGS_MAX: usize = 8;
 
 /// A session. It keeps its newest views, so that the daemon sends only what changed since.
 #[derive(Debug, Clone)]
@@ -18,11 +23,59 @@ pub struct Session {
     views: HashMap<(i32, bool), View>,
 }
 
-impl Session {
-    pub(crate) fn new(client: Client, id: String) -> Self {
-        Self { client, id, views: HashMap::new() }
+impl Client {
+    /// A session by its id or client id. Nothing is asked of the daemon before its first use.
+    pub fn session(&self, session_id: impl Into<String>) -> Session {
+        Session { client: self.clone(), id: session_id.into(), views: HashMap::new() }
     }
 
+    /// Creates a session, or finds the one that the same request with this client id made. Without a client id the session
+    /// gets one by chance, so that a request whose answer was lost creates no second session.
+    ///
+    /// # Errors
+    ///
+    /// What the call ends with.
+    pub async fn create_session(&self, mut new: v1::CreateSessionRequest) -> Result<Session> {
+        new.client_id.get_or_insert_with(|| format!("rust-{}", random_id()));
+        let session = self.call(new).await?.session.unwrap_or_default();
+        Ok(self.session(session.session_id))
+    }
+
+    /// The session with this client id, whoever made it, however it has changed, and also if one before was erased.
+    /// Everything but the client id is for the case that it must be made.
+    ///
+    /// # Errors
+    ///
+    /// What a call ends with.
+    pub async fn open_session(&self, client_id: &str, new: v1::CreateSessionRequest) -> Result<Session> {
+        let mut openings = 0;
+        loop {
+            openings += 1;
+            let found = self.call(v1::GetSessionRequest { session_id: client_id.to_owned() }).await;
+            match found {
+                Ok(v1::GetSessionResponse { session: Some(session), .. })
+                    if session.state() != v1::SessionState::Erased =>
+                {
+                    return Ok(self.session(session.session_id));
+                }
+                Ok(_) => {}
+                Err(error) if error.reason() == Some(Reason::SessionNotFound) => {}
+                Err(error) => return Err(error),
+            }
+            // An erased session's request makes no other one, so this one differs.
+            let metadata_json = Some(with_mark(new.metadata_json.as_deref(), &random_id()));
+            let request =
+                v1::CreateSessionRequest { client_id: Some(client_id.to_owned()), metadata_json, ..new.clone() };
+            match self.create_session(request).await {
+                // Another client was faster.
+                Err(error) if error.reason() == Some(Reason::ClientIdReused) && openings < OPENINGS_MAX => {}
+                made => return made,
+            }
+        }
+    }
+}
+
+impl Session {
     /// Its id or client id.
     pub fn id(&self) -> &str {
         &self.id
@@ -137,5 +190,33 @@ impl Session {
     pub async fn erase(&mut self, request: v1::EraseContentRequest) -> Result<v1::EraseContentResponse> {
         self.views.clear();
         self.client.call(v1::EraseContentRequest { session_id: self.id.clone(), ..request }).await
+    }
+}
+
+/// Metadata with one more entry.
+fn with_mark(metadata_json: Option<&str>, mark: &str) -> String {
+    let entry = format!("\"made\":\"{mark}\"");
+    match metadata_json.map(str::trim).and_then(|metadata| metadata.strip_prefix('{')) {
+        Some(rest) if !rest.trim_start().starts_with('}') => format!("{{{entry},{rest}"),
+        Some(rest) => format!("{{{entry}{rest}"),
+        // What is no object is the daemon's to refuse.
+        None => metadata_json.map_or_else(|| format!("{{{entry}}}"), str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_keep_what_they_have_beside_the_mark() {
+        for (metadata, marked) in [
+            (None, r#"{"made":"x"}"#),
+            (Some("{}"), r#"{"made":"x"}"#),
+            (Some(r#" { "project": "p" }"#), r#"{"made":"x", "project": "p" }"#),
+            (Some("[1]"), "[1]"),
+        ] {
+            assert_eq!(with_mark(metadata, "x"), marked);
+        }
     }
 }

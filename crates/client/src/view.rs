@@ -1,6 +1,8 @@
 //! What a model should see now, of which only what changed comes over the wire.
 
+use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::repeat::extra_time;
 use crate::stream::Stream;
 use longhand_protocol as v1;
 use v1::get_context_response::Frame;
@@ -27,7 +29,7 @@ impl View {
     }
 
     /// Has the daemon send only what is not in this view. Of one that was shortened for a call, no revision brings it back.
-    pub(crate) fn make_known(&self, request: &mut v1::GetContextRequest) {
+    fn make_known(&self, request: &mut v1::GetContextRequest) {
         if !self.header.view_hash.is_empty() && !self.header.shortened {
             request.known_view_hash = Some(self.header.view_hash.clone());
             request.known_revision = Some(self.header.revision);
@@ -35,7 +37,7 @@ impl View {
     }
 
     /// Reads what is sent of a view.
-    pub(crate) async fn read(mut frames: Stream<v1::GetContextResponse>) -> Result<Self> {
+    async fn read(mut frames: Stream<v1::GetContextResponse>) -> Result<Self> {
         let mut view = Self::default();
         while let Some(response) = frames.next().await? {
             match response.frame {
@@ -56,7 +58,7 @@ impl View {
     }
 
     /// The whole view, after the messages that are known of the held one.
-    pub(crate) fn after(mut self, held: &Self) -> Result<Self> {
+    fn after(mut self, held: &Self) -> Result<Self> {
         self.known_count = usize::try_from(self.header.known_message_count).unwrap_or_default();
         prepend(&mut self.messages, &held.messages, self.known_count);
         prepend(&mut self.formatted, &held.formatted, self.known_count);
@@ -67,6 +69,36 @@ impl View {
         let revision = self.header.revision;
         let message = format!("the view at revision {revision} should have {expected} messages and has {has}");
         Err(Error::Foreign { code: tonic::Code::DataLoss, message })
+    }
+}
+
+impl Client {
+    /// A whole view.
+    ///
+    /// # Errors
+    ///
+    /// What the call ends with.
+    pub async fn view(&self, request: v1::GetContextRequest) -> Result<View> {
+        self.refresh_view(request, &View::default()).await
+    }
+
+    /// The view that follows the held one, of which only what changed is sent. A view of a revision, or one that was
+    /// shortened for a call, is not to be held.
+    ///
+    /// # Errors
+    ///
+    /// What the call ends with.
+    pub async fn refresh_view(&self, mut request: v1::GetContextRequest, held: &View) -> Result<View> {
+        held.make_known(&mut request);
+        let mut attempts = self.attempts(extra_time(&request));
+        loop {
+            let read = async { View::read(self.stream(request.clone()).await?).await };
+            let failure = match attempts.within(read).await {
+                Ok(view) => return view.after(held),
+                Err(failure) => failure,
+            };
+            tokio::time::sleep_until(attempts.next(failure, true)?).await;
+        }
     }
 }
 

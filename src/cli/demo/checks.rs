@@ -43,12 +43,7 @@ async fn messages(client: &Client, session_id: &str) -> anyhow::Result<Vec<pb::M
         page_size: PAGE_SIZE,
         ..pb::ListMessagesRequest::default()
     };
-    let mut messages = Vec::new();
-    let mut pages = client.pages(request);
-    while let Some(page) = pages.next().await? {
-        messages.extend(page.messages);
-    }
-    Ok(messages)
+    Ok(client.pages(request).all(|page| page.messages).await?)
 }
 
 fn same_history(stored: &[pb::Message], played: &[AgentRecord]) -> Result<String, String> {
