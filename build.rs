@@ -1,6 +1,6 @@
 //! Compiles the protos with protox, so that no `protoc` is needed.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{collections::HashMap, env, error::Error, fmt::Write as _, fs, path::PathBuf};
 
 const PROTOS: [&str; 15] = [
     "options",
@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The encoder of the generator's own types would lose the options of RPCs that extensions declare.
     fs::write(out.join("longhand_descriptor.bin"), compiler.encode_file_descriptor_set())?;
     let descriptors = compiler.file_descriptor_set();
+    fs::write(out.join("calls.rs"), calls(&descriptors)?)?;
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
     tonic_prost_build::configure()
@@ -35,4 +36,41 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compile_fds_with_config(descriptors, config)?;
     println!("cargo:rerun-if-changed=../../proto");
     Ok(())
+}
+
+/// What `call` declares of every method.
+fn calls(descriptors: &prost_types::FileDescriptorSet) -> Result<String, Box<dyn Error>> {
+    let ours = descriptors.file.iter().filter(|file| file.package() == "longhand.v1");
+    let fields: HashMap<&str, Vec<&str>> = ours
+        .clone()
+        .flat_map(|file| &file.message_type)
+        .map(|message| (message.name(), message.field.iter().map(|field| field.name()).collect()))
+        .collect();
+    let mut calls = String::new();
+    for service in ours.flat_map(|file| &file.service) {
+        for method in &service.method {
+            let [request, answer] =
+                [method.input_type(), method.output_type()].map(|name| name.rsplit('.').next().unwrap_or_default());
+            let has = |message: &str, field: &str| fields.get(message).is_some_and(|fields| fields.contains(&field));
+            let path = format!("/longhand.v1.{}/{}", service.name(), method.name());
+            writeln!(calls, "impl Call for {request} {{ type Answer = {answer}; const PATH: &'static str = {path:?};")?;
+            if has(request, "request_id") {
+                writeln!(calls, "fn request_id(&mut self) -> Option<&mut String> {{ Some(&mut self.request_id) }}")?;
+            }
+            let kind = match (method.client_streaming(), method.server_streaming()) {
+                (true, _) => "ClientStreaming",
+                (false, true) => "ServerStreaming",
+                (false, false) => "Unary",
+            };
+            writeln!(calls, "}} impl {kind} for {request} {{}}")?;
+            if has(request, "page_token") && has(answer, "next_page_token") {
+                writeln!(
+                    calls,
+                    "impl Paged for {request} {{ fn set_page_token(&mut self, token: String) {{ self.page_token = token; }}"
+                )?;
+                writeln!(calls, "fn next_page_token(page: &{answer}) -> &str {{ &page.next_page_token }} }}")?;
+            }
+        }
+    }
+    Ok(calls)
 }

@@ -1,13 +1,14 @@
 //! `longhand approve`: questions of agents, and their answers.
 
 use super::failure::{Usage, note_secrets};
+use super::globals::PAGE_SIZE;
 use super::output::{Output, one_line, shorten};
-use super::pages::{self, PAGE_SIZE};
 use super::prompt::done;
 use super::table::{Column, Table};
 use super::times::seconds;
-use super::{Client, Globals, ids};
+use super::{Globals, ids};
 use crate::pb;
+use longhand_client::Client;
 use std::process::ExitCode;
 
 /// Maximum width of a question on a line, in characters.
@@ -83,18 +84,18 @@ struct AskArguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     match arguments.command {
         Command::List { session, all } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            print(&mut output, &list(&mut client, &session_id, all).await?)?;
+            let session_id = ids::session(&client, &session).await?;
+            print(&mut output, &list(&client, &session_id, all).await?)?;
         }
         Command::Ask(asked) => {
-            let session_id = ids::session(&mut client, &asked.session).await?;
+            let session_id = ids::session(&client, &asked.session).await?;
             let request_id = asked.request_id.clone();
             let request = pb::RequestApprovalRequest { session_id, question: Some(question(asked)), request_id };
-            let answered = client.approvals.request_approval(request).await?.into_inner();
+            let answered = client.call(request).await?;
             note_secrets(&answered.secret_findings);
             let approval = answered.approval.clone().unwrap_or_default();
             let said = if approval.end.is_some() { line(&approval) } else { approval.approval_id };
@@ -102,18 +103,18 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::Answer { session, answer, text } => {
             let (approval, choice) = named(answer, !text.is_empty())?;
-            let session_id = ids::session(&mut client, &session).await?;
-            let approval_id = approval_or_only(&mut client, &session_id, approval).await?;
+            let session_id = ids::session(&client, &session).await?;
+            let approval_id = approval_or_only(&client, &session_id, approval).await?;
             let request = pb::AnswerApprovalRequest { session_id, approval_id, choice, text, ..Default::default() };
-            let answered = client.approvals.answer_approval(request).await?.into_inner();
+            let answered = client.call(request).await?;
             note_secrets(&answered.secret_findings);
             output.answer(&answered, &line(&answered.approval.clone().unwrap_or_default()))?;
         }
         Command::Withdraw { session, approval } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            let approval_id = approval_or_only(&mut client, &session_id, approval).await?;
+            let session_id = ids::session(&client, &session).await?;
+            let approval_id = approval_or_only(&client, &session_id, approval).await?;
             let request = pb::WithdrawApprovalRequest { session_id, approval_id, request_id: String::new() };
-            let withdrawn = client.approvals.withdraw_approval(request).await?.into_inner();
+            let withdrawn = client.call(request).await?;
             output.answer(&withdrawn, &done("withdrawn", withdrawn.revision))?;
         }
     }
@@ -122,14 +123,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// The questions of a session that wait, or all.
-async fn list(client: &mut Client, session_id: &str, include_ended: bool) -> anyhow::Result<Vec<pb::Approval>> {
-    pages::all(async |page_token| {
-        let session_id = session_id.to_owned();
-        let request = pb::ListApprovalsRequest { session_id, include_ended, page_size: PAGE_SIZE, page_token };
-        let page = client.approvals.list_approvals(request).await?.into_inner();
-        Ok((page.approvals, page.next_page_token))
-    })
-    .await
+async fn list(client: &Client, session_id: &str, include_ended: bool) -> anyhow::Result<Vec<pb::Approval>> {
+    let (session_id, page_token) = (session_id.to_owned(), String::new());
+    let request = pb::ListApprovalsRequest { session_id, include_ended, page_size: PAGE_SIZE, page_token };
+    Ok(client.pages(request).all(|page| page.approvals).await?)
 }
 
 /// The question and the choice that an answer names; the choice may be missing beside a text.
@@ -142,7 +139,7 @@ fn named(answer: Vec<String>, has_text: bool) -> Result<(Option<String>, Option<
 }
 
 /// The named question; without a name, the only one that waits.
-async fn approval_or_only(client: &mut Client, session_id: &str, named: Option<String>) -> anyhow::Result<String> {
+async fn approval_or_only(client: &Client, session_id: &str, named: Option<String>) -> anyhow::Result<String> {
     if let Some(named) = named {
         return Ok(named);
     }

@@ -7,7 +7,7 @@ mod keys;
 use super::failure;
 use super::output::{Output, count, hex};
 use super::progress::Progress;
-use super::{Client, Globals, ids};
+use super::{Globals, ids};
 use crate::access_log::{self, Verified};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -15,6 +15,7 @@ use crate::pb::check_integrity_response::Item;
 use crate::{daemon, pb};
 use anyhow::Context;
 use heads::Heads;
+use longhand_client::{Client, Error, Reason};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,22 +75,22 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             // An unreadable file is reported before anything is checked.
             let expected = expect.as_deref().map(Heads::read).transpose()?;
             let key = key.as_deref().map(keys::read_public).transpose()?;
-            let mut client = globals.client().await?;
-            let session = ids::optional_session(&mut client, session).await?;
-            let mut findings = check(&mut client, session.clone(), &mut output).await?;
+            let client = globals.client().await?;
+            let session = ids::optional_session(&client, session).await?;
+            let mut findings = check(&client, session.clone(), &mut output).await?;
             if let Some(expected) = expected {
                 if let Some(message) = key.and_then(|key| expected.defect(&key)) {
                     findings += 1;
                     report(&mut output, &pb::IntegrityFinding { message, ..pb::IntegrityFinding::default() })?;
                 }
-                findings += compare(&mut client, session, &expected.heads, &mut output).await?;
+                findings += compare(&client, session, &expected.heads, &mut output).await?;
             }
             output.flush()?;
             Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
         }
         Command::Scrub => {
-            let mut client = globals.client().await?;
-            let findings = scrub(&mut client, &mut output).await?;
+            let client = globals.client().await?;
+            let findings = scrub(&client, &mut output).await?;
             output.flush()?;
             Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
         }
@@ -116,9 +117,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::Check(arguments) => check::run(globals, arguments).await,
         Command::Head { session, sign } => {
-            let mut client = globals.client().await?;
-            let session = ids::optional_session(&mut client, session).await?;
-            let heads = list_heads(&mut client, session).await?;
+            let client = globals.client().await?;
+            let session = ids::optional_session(&client, session).await?;
+            let heads = list_heads(&client, session).await?;
             // A key that cannot be read is reported before anything is printed.
             let signature = sign.map(|key| {
                 let now = jiff::Timestamp::from_microsecond(Clock::default().now().0)?;
@@ -136,12 +137,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Checks the chains and prints the findings. Returns their number.
-async fn check(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<i64> {
+async fn check(client: &Client, session: Option<String>, output: &mut Output) -> anyhow::Result<i64> {
     let request = pb::CheckIntegrityRequest { session_id: session };
-    let mut responses = client.admin.check_integrity(request).await?.into_inner();
+    let mut responses = client.stream(request).await?;
     let mut progress = Progress::new();
     let mut findings = 0;
-    while let Some(response) = progress.waiting("checks the hash chains", responses.message()).await? {
+    while let Some(response) = progress.waiting("checks the hash chains", responses.next()).await? {
         progress.clear();
         match &response.item {
             Some(Item::Finding(finding)) => {
@@ -159,11 +160,11 @@ async fn check(client: &mut Client, session: Option<String>, output: &mut Output
 }
 
 /// Follows a scrub and prints its findings. Returns their number.
-async fn scrub(client: &mut Client, output: &mut Output) -> anyhow::Result<i64> {
+async fn scrub(client: &Client, output: &mut Output) -> anyhow::Result<i64> {
     use pb::start_scrub_response::Item;
-    let mut responses = client.admin.start_scrub(pb::StartScrubRequest {}).await?.into_inner();
+    let mut responses = client.stream(pb::StartScrubRequest {}).await?;
     let mut progress = Progress::new();
-    while let Some(response) = progress.waiting("scrubs the store", responses.message()).await? {
+    while let Some(response) = progress.waiting("scrubs the store", responses.next()).await? {
         match &response.item {
             Some(Item::Progress(now)) => progress.show(|| {
                 let (sessions, events) = (count(now.session_count, "session"), count(now.event_count, "event"));
@@ -212,22 +213,14 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
 }
 
 /// The newest heads.
-async fn list_heads(client: &mut Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
-    let mut request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
-    let mut heads = Vec::new();
-    loop {
-        let page = client.admin.list_heads(request.clone()).await?.into_inner();
-        heads.extend(page.heads);
-        if page.next_page_token.is_empty() {
-            return Ok(heads);
-        }
-        request.page_token = page.next_page_token;
-    }
+async fn list_heads(client: &Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
+    let request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
+    Ok(client.pages(request).all(|page| page.heads).await?)
 }
 
 /// Compares exported heads with the chains at the same revisions and prints the differences. Returns their number.
 async fn compare(
-    client: &mut Client,
+    client: &Client,
     session: Option<String>,
     expected: &[pb::Head],
     output: &mut Output,
@@ -253,30 +246,30 @@ async fn compare(
 }
 
 /// Hashes at the revisions of the given heads. A session that is gone has none.
-async fn heads_at(client: &mut Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, tonic::Status> {
+async fn heads_at(client: &Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, Error> {
     let request = |at: &[pb::Head]| pb::ListHeadsRequest {
         page_size: PAGE_SIZE,
         at: at.to_vec(),
         ..pb::ListHeadsRequest::default()
     };
-    let answer = client.admin.list_heads(request(heads)).await;
+    let answer = client.call(request(heads)).await;
     match answer {
-        Err(status) if is_missing_session(&status) => {}
-        answer => return Ok(answer?.into_inner().heads),
+        Err(error) if is_missing_session(&error) => {}
+        answer => return Ok(answer?.heads),
     }
     // At least one session is gone. Requests for single heads still succeed for the others.
     let mut found = Vec::new();
     for head in heads {
-        match client.admin.list_heads(request(std::slice::from_ref(head))).await {
-            Err(status) if is_missing_session(&status) => {}
-            answer => found.extend(answer?.into_inner().heads),
+        match client.call(request(std::slice::from_ref(head))).await {
+            Err(error) if is_missing_session(&error) => {}
+            answer => found.extend(answer?.heads),
         }
     }
     Ok(found)
 }
 
-fn is_missing_session(status: &tonic::Status) -> bool {
-    failure::reason(status).as_deref() == Some("SESSION_NOT_FOUND")
+fn is_missing_session(error: &Error) -> bool {
+    error.reason() == Some(Reason::SessionNotFound)
 }
 
 /// Findings for the expected heads that the chains lack or contradict.

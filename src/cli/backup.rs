@@ -35,11 +35,10 @@ pub(super) async fn backup(globals: &Globals, arguments: BackupArguments) -> any
     let path = std::path::absolute(&arguments.file).context("cannot find the current directory")?;
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned();
     let mut output = globals.output();
-    let mut client = globals.client().await?;
-    let mut pieces =
-        client.admin.create_backup(pb::CreateBackupRequest { path, shard: arguments.shard }).await?.into_inner();
+    let client = globals.client().await?;
+    let mut pieces = client.stream(pb::CreateBackupRequest { path, shard: arguments.shard }).await?;
     let mut progress = Progress::new();
-    while let Some(piece) = progress.waiting("checks the copy", pieces.message()).await? {
+    while let Some(piece) = progress.waiting("checks the copy", pieces.next()).await? {
         match piece.item {
             Some(Item::Progress(now)) => progress.show(|| remote_line(&now)),
             Some(Item::Backup(backup)) => {

@@ -2,25 +2,22 @@
 //!
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
-use super::client::Client;
 use super::failure::{self, Usage};
 use super::policy_file::Choice;
 use super::provider_format::ProviderFormat;
 use super::tokens::tokens;
 use super::{Globals, ids, json};
 use crate::interop::provider::received;
-use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use crate::pb::rewind::Target as End;
 use crate::pb::rewind_session_request::Target;
 use anyhow::Context as _;
+use longhand_client::Client;
+use longhand_client::message::{batches, text_part};
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Most bytes of content in one request; the daemon takes 12 MiB.
-const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CreateArguments {
@@ -239,10 +236,6 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }
 
-pub(super) fn text_part(text: String) -> pb::Part {
-    pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }
-}
-
 /// The messages of a file, one per line.
 fn parse_messages(lines: &str) -> anyhow::Result<Vec<pb::NewMessage>> {
     let filled = (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty());
@@ -252,29 +245,16 @@ fn parse_messages(lines: &str) -> anyhow::Result<Vec<pb::NewMessage>> {
 
 /// The messages in requests of a size that the daemon takes.
 fn requests(session: &str, messages: Vec<pb::NewMessage>) -> Vec<pb::AppendMessagesRequest> {
-    let mut requests: Vec<pb::AppendMessagesRequest> = Vec::new();
-    let mut bytes = 0;
-    for message in messages {
-        let size = prost::Message::encoded_len(&message);
-        let is_full = |request: &pb::AppendMessagesRequest| {
-            request.messages.len() == limits::BATCH_MESSAGES_MAX || bytes + size > REQUEST_BYTES
-        };
-        if requests.last().is_none_or(is_full) {
-            let session_id = session.to_owned();
-            requests.push(pb::AppendMessagesRequest { session_id, ..pb::AppendMessagesRequest::default() });
-            bytes = 0;
-        }
-        bytes += size;
-        if let Some(request) = requests.last_mut() {
-            request.messages.push(message);
-        }
-    }
-    requests
+    let request = |messages| {
+        let session_id = session.to_owned();
+        pb::AppendMessagesRequest { session_id, messages, ..pb::AppendMessagesRequest::default() }
+    };
+    batches(messages).into_iter().map(request).collect()
 }
 
 pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
     let choice = Choice::of(arguments.preset)?;
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let window = pb::ModelWindow {
         model: arguments.model,
@@ -290,10 +270,10 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
         policy_json: choice.policy_json,
         window: Some(window),
         metadata_json: arguments.metadata,
-        parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,
+        parent_session_id: ids::optional_session(&client, arguments.parent).await?,
         keep_erased: false,
     };
-    let created = client.sessions.create_session(request).await?.into_inner();
+    let created = client.call(request).await?;
     failure::note_secrets(&created.secret_findings);
     for threshold in created.session.iter().flat_map(|session| &session.thresholds) {
         threshold.unmet_message.iter().for_each(|message| failure::note(&format!("longhand: {message}")));
@@ -311,7 +291,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
 
 /// The rewind that comes with an append or a prompt.
 pub(super) async fn rewind_before(
-    client: &mut Client,
+    client: &Client,
     session: &str,
     to: Option<String>,
     all: bool,
@@ -342,9 +322,9 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
             vec![pb::NewMessage { client_id, role: role.into(), parts, ..pb::NewMessage::default() }]
         }
     };
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session = ids::session(&mut client, &arguments.session).await?;
+    let session = ids::session(&client, &arguments.session).await?;
     let mut requests = match provider_content {
         None => requests(&session, messages),
         Some(_) => vec![pb::AppendMessagesRequest {
@@ -355,13 +335,13 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     };
     // Of many messages, only the first request can expect what was there before it.
     if let Some(first) = requests.first_mut() {
-        first.rewind = rewind_before(&mut client, &session, arguments.rewind_to, arguments.rewind_all).await?;
-        let last = ids::optional_message(&mut client, &session, arguments.expect_last).await?;
+        first.rewind = rewind_before(&client, &session, arguments.rewind_to, arguments.rewind_all).await?;
+        let last = ids::optional_message(&client, &session, arguments.expect_last).await?;
         first.expected_last_message_id = last.or(arguments.expect_empty.then(String::new));
         (first.title, first.metadata_json) = (arguments.title, arguments.metadata);
     }
     for request in requests {
-        let appended = client.messages.append_messages(request).await?.into_inner();
+        let appended = client.call(request).await?;
         failure::note_secrets(&appended.secret_findings);
         match output.json() {
             true => output.message(&appended)?,
@@ -374,7 +354,7 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
 }
 
 pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let reason = match arguments.reason {
         Reason::Stop => pb::FinishReason::Stop,
@@ -384,15 +364,15 @@ pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> any
         Reason::Error => pb::FinishReason::Error,
         Reason::Aborted => pb::FinishReason::Aborted,
     };
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    let message_id = ids::message(&mut client, &session_id, &arguments.message).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
+    let message_id = ids::message(&client, &session_id, &arguments.message).await?;
     let request = pb::FinishMessageRequest {
         session_id,
         message_id,
         finish: Some(pb::Finish { reason: reason.into(), ..pb::Finish::default() }),
         ..pb::FinishMessageRequest::default()
     };
-    let finished = client.messages.finish_message(request).await?.into_inner();
+    let finished = client.call(request).await?;
     match output.json() {
         true => output.message(&finished)?,
         false => output.line(&format!("finished {}, at revision {}", arguments.message, finished.revision))?,
@@ -402,12 +382,12 @@ pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> any
 }
 
 pub(super) async fn title(globals: &Globals, arguments: TitleArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let TitleArguments { session, title } = arguments;
-    let session_id = ids::session(&mut client, &session).await?;
+    let session_id = ids::session(&client, &session).await?;
     let request = pb::UpdateSessionRequest { session_id, title: Some(title), ..pb::UpdateSessionRequest::default() };
-    let updated = client.sessions.update_session(request).await?.into_inner();
+    let updated = client.call(request).await?;
     failure::note_secrets(&updated.secret_findings);
     match output.json() {
         true => output.message(&updated)?,
@@ -418,12 +398,12 @@ pub(super) async fn title(globals: &Globals, arguments: TitleArguments) -> anyho
 }
 
 pub(super) async fn archive(globals: &Globals, arguments: ArchiveArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let ArchiveArguments { session, restore } = arguments;
-    let session_id = ids::session(&mut client, &session).await?;
+    let session_id = ids::session(&client, &session).await?;
     let request = pb::ArchiveSessionRequest { session_id, restore, ..pb::ArchiveSessionRequest::default() };
-    let archived = client.sessions.archive_session(request).await?.into_inner();
+    let archived = client.call(request).await?;
     let done = if restore { "restored" } else { "archived" };
     match output.json() {
         true => output.message(&archived)?,
@@ -434,17 +414,17 @@ pub(super) async fn archive(globals: &Globals, arguments: ArchiveArguments) -> a
 }
 
 pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    let message_id = ids::optional_message(&mut client, &session_id, arguments.after).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
+    let message_id = ids::optional_message(&client, &session_id, arguments.after).await?;
     let request = pb::ForkSessionRequest {
         session_id,
         point: message_id.map(Point::MessageId).or(arguments.as_of.map(Point::AsOfRevision)),
         client_id: arguments.client_id,
         title: arguments.title,
     };
-    let forked = client.sessions.fork_session(request).await?.into_inner();
+    let forked = client.call(request).await?;
     failure::note_secrets(&forked.secret_findings);
     match output.json() {
         true => output.message(&forked)?,
@@ -455,18 +435,18 @@ pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow:
 }
 
 pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let instruction = arguments.instructions;
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    let message_id = ids::optional_message(&mut client, &session_id, arguments.message).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
+    let message_id = ids::optional_message(&client, &session_id, arguments.message).await?;
     let request = pb::RewindSessionRequest {
         session_id,
         target: Some(message_id.map_or(Target::ToStart(true), Target::MessageId)),
         branch_summary: arguments.summarize.then_some(pb::BranchSummary { instructions: instruction }),
         ..pb::RewindSessionRequest::default()
     };
-    let rewound = client.messages.rewind_session(request).await?.into_inner();
+    let rewound = client.call(request).await?;
     failure::note_secrets(&rewound.secret_findings);
     if output.json() {
         output.message(&rewound)?;
@@ -483,10 +463,10 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
         true => Vec::new(),
         false => vec![text_part(text_or_input(arguments.text)?)],
     };
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    let message_id = ids::message(&mut client, &session_id, &arguments.message).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
+    let message_id = ids::message(&client, &session_id, &arguments.message).await?;
     let request = pb::EditMessageRequest {
         session_id,
         message_id,
@@ -495,7 +475,7 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
         metadata_json: arguments.metadata,
         ..pb::EditMessageRequest::default()
     };
-    let edited = client.messages.edit_message(request).await?.into_inner();
+    let edited = client.call(request).await?;
     failure::note_secrets(&edited.secret_findings);
     match output.json() {
         true => output.message(&edited)?,
@@ -507,13 +487,13 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
 }
 
 pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let PinArguments { session, message, remove } = arguments;
-    let session_id = ids::session(&mut client, &session).await?;
-    let message_id = ids::message(&mut client, &session_id, &message).await?;
+    let session_id = ids::session(&client, &session).await?;
+    let message_id = ids::message(&client, &session_id, &message).await?;
     let request = pb::PinMessageRequest { session_id, message_id, unpin: remove, ..pb::PinMessageRequest::default() };
-    let pinned = client.messages.pin_message(request).await?.into_inner();
+    let pinned = client.call(request).await?;
     let done = if remove { "unpinned" } else { "pinned" };
     match output.json() {
         true => output.message(&pinned)?,
@@ -526,17 +506,6 @@ pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn many_messages_go_in_several_requests() {
-        let message = |bytes: usize| pb::NewMessage { parts: vec![text_part("x".repeat(bytes))], ..Default::default() };
-        let sizes = |messages: Vec<pb::NewMessage>| -> Vec<usize> {
-            requests("s", messages).iter().map(|request| request.messages.len()).collect()
-        };
-        assert_eq!(sizes(vec![message(1); 1_100]), [512, 512, 76]);
-        assert_eq!(sizes(vec![message(3 * 1024 * 1024); 5]), [2, 2, 1]);
-        assert_eq!(sizes(Vec::new()), [0; 0]);
-    }
 
     #[test]
     fn a_line_that_is_no_message_is_named() {

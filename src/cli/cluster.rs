@@ -24,7 +24,7 @@ pub(super) struct MoveArguments {
 }
 
 pub(super) async fn cluster(globals: &Globals, _: ClusterArguments) -> anyhow::Result<ExitCode> {
-    let cluster = globals.client().await?.admin.get_cluster(pb::GetClusterRequest {}).await?.into_inner();
+    let cluster = globals.client().await?.call(pb::GetClusterRequest {}).await?;
     let mut output = globals.output();
     if output.json() {
         output.message(&cluster)?;
@@ -75,12 +75,12 @@ pub(super) async fn cluster(globals: &Globals, _: ClusterArguments) -> anyhow::R
 }
 
 pub(super) async fn move_shard(globals: &Globals, arguments: MoveArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let MoveArguments { shard, daemon } = arguments;
     let daemon_id = match daemon.as_str() {
         "any" => None,
         named => {
-            let cluster = client.admin.get_cluster(pb::GetClusterRequest {}).await?.into_inner();
+            let cluster = client.call(pb::GetClusterRequest {}).await?;
             let is_named = |daemon: &&pb::ClusterDaemon| daemon.daemon_id.starts_with(named) || daemon.address == named;
             let mut found = cluster.daemons.iter().filter(is_named);
             match (found.next(), found.next()) {
@@ -94,6 +94,6 @@ pub(super) async fn move_shard(globals: &Globals, arguments: MoveArguments) -> a
             }
         }
     };
-    client.admin.move_shard(pb::MoveShardRequest { shard, daemon_id }).await?;
+    client.call(pb::MoveShardRequest { shard, daemon_id }).await?;
     Ok(ExitCode::SUCCESS)
 }

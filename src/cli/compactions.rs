@@ -7,9 +7,10 @@ use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, time, wor
 use super::progress::Progress;
 use super::table::{Column, Table};
 use super::times::Times;
-use super::{Client, Globals, ids, plan_text, requests};
+use super::{Globals, ids, plan_text, requests};
 use crate::pb;
 use crate::pb::subscribe_events_response::Frame;
+use longhand_client::{Client, Error, Follow};
 use std::process::ExitCode;
 
 /// Compactions requested per page.
@@ -101,9 +102,9 @@ pub(super) struct ReversalArguments {
 }
 
 pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let request = pb::StartCompactionRequest {
         session_id: session_id.clone(),
         kind: if arguments.prune { pb::CompactionKind::Prune } else { pb::CompactionKind::Summary }.into(),
@@ -111,13 +112,13 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         request_id: String::new(),
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
         validate_only: arguments.dry_run,
-        tail_start_message_id: ids::message(&mut client, &session_id, &arguments.to).await?,
-        covered_start_message_id: ids::message(&mut client, &session_id, &arguments.from).await?,
+        tail_start_message_id: ids::message(&client, &session_id, &arguments.to).await?,
+        covered_start_message_id: ids::message(&client, &session_id, &arguments.from).await?,
     };
     // The subscription starts before the request, so that the end of the compaction cannot be missed.
     let is_awaited = !arguments.detach && !arguments.dry_run;
-    let frames = if is_awaited { Some(subscribe(&mut client, &session_id).await?) } else { None };
-    let started = client.compactions.start_compaction(request).await?.into_inner();
+    let frames = if is_awaited { Some(subscribe(&client, &session_id).await?) } else { None };
+    let started = client.call(request).await?;
     note_secrets(&started.secret_findings);
     if let Some(plan) = &started.plan {
         plan_text::print(&mut output, plan)?;
@@ -126,7 +127,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
     }
     let mut compaction = started.compaction.unwrap_or_default();
     if let Some(frames) = frames {
-        compaction = wait(&mut client, frames, compaction).await?;
+        compaction = wait(&client, frames, compaction).await?;
     }
     let failed = has_failed(&compaction);
     print(&mut output, &compaction)?;
@@ -135,15 +136,15 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
 }
 
 pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let limit = arguments.limit.map_or(usize::MAX, |limit| limit as usize);
     if arguments.requests {
-        requests::print(&mut client, &mut output, session_id, limit).await?;
+        requests::print(&client, &mut output, session_id, limit).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let compactions = first(&mut client, &session_id, limit).await?;
+    let compactions = first(&client, &session_id, limit).await?;
     if output.json() {
         compactions.iter().try_for_each(|compaction| output.message(compaction))?;
     } else {
@@ -154,41 +155,41 @@ pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow:
 }
 
 pub(super) async fn confirm(globals: &Globals, arguments: ConfirmArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let request = pb::ConfirmCompactionRequest { compaction_id: arguments.compaction };
-    let confirmed = client.compactions.confirm_compaction(request).await?.into_inner();
+    let confirmed = client.call(request).await?;
     print(&mut output, &confirmed.compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) async fn cancel(globals: &Globals, arguments: CancelArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let request = pb::CancelCompactionRequest { compaction_id: arguments.compaction };
-    let cancelled = client.compactions.cancel_compaction(request).await?.into_inner();
+    let cancelled = client.call(request).await?;
     print(&mut output, &cancelled.compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) async fn retry(globals: &Globals, arguments: RetryArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let request = pb::RetryCompactionRequest { compaction_id: arguments.compaction, request_id: String::new() };
-    let tried = client.compactions.retry_compaction(request).await?.into_inner();
+    let tried = client.call(request).await?;
     print(&mut output, &tried.compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let request = pb::UndoChangeRequest { session_id, ..pb::UndoChangeRequest::default() };
-    let undone = client.compactions.undo_change(request).await?.into_inner();
+    let undone = client.call(request).await?;
     if output.json() {
         output.message(&undone)?;
     } else {
@@ -200,11 +201,11 @@ pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> any
 }
 
 pub(super) async fn redo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let request = pb::RedoChangeRequest { session_id, ..pb::RedoChangeRequest::default() };
-    let redone = client.compactions.redo_change(request).await?.into_inner();
+    let redone = client.call(request).await?;
     if output.json() {
         output.message(&redone)?;
     } else {
@@ -227,36 +228,36 @@ fn change(change: &pb::Change) -> String {
 }
 
 /// The newest compaction of a session, if there is one.
-pub(super) async fn newest(client: &mut Client, session: &str) -> Result<Option<pb::Compaction>, tonic::Status> {
+pub(super) async fn newest(client: &Client, session: &str) -> Result<Option<pb::Compaction>, Error> {
     let request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: 1, page_token: String::new() };
-    Ok(client.compactions.list_compactions(request).await?.into_inner().compactions.into_iter().next())
+    Ok(client.call(request).await?.compactions.into_iter().next())
 }
 
 /// All compactions of a session, newest first.
-pub(super) async fn all(client: &mut Client, session: &str) -> Result<Vec<pb::Compaction>, tonic::Status> {
+pub(super) async fn all(client: &Client, session: &str) -> Result<Vec<pb::Compaction>, Error> {
     first(client, session, usize::MAX).await
 }
 
 /// The newest compactions of a session, newest first.
-async fn first(client: &mut Client, session: &str, limit: usize) -> Result<Vec<pb::Compaction>, tonic::Status> {
-    let mut request =
+async fn first(client: &Client, session: &str, limit: usize) -> Result<Vec<pb::Compaction>, Error> {
+    let request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: PAGE_SIZE, page_token: String::new() };
     let mut compactions = Vec::new();
-    loop {
-        let page = client.compactions.list_compactions(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         compactions.extend(page.compactions);
         compactions.truncate(limit);
-        if page.next_page_token.is_empty() || compactions.len() == limit {
-            return Ok(compactions);
+        if compactions.len() == limit {
+            break;
         }
-        request.page_token = page.next_page_token;
     }
+    Ok(compactions)
 }
 
-type Frames = tonic::Streaming<pb::SubscribeEventsResponse>;
+type Frames = Follow<pb::SubscribeEventsRequest>;
 
-async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::Status> {
+async fn subscribe(client: &Client, session: &str) -> Result<Frames, Error> {
     let request = pb::SubscribeEventsRequest {
         session_ids: vec![session.to_owned()],
         kinds: [pb::EventKind::Compacted, pb::EventKind::CompactionFailed, pb::EventKind::CompactionCancelled]
@@ -266,15 +267,15 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
         include_deltas: true,
         ..pb::SubscribeEventsRequest::default()
     };
-    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut frames = client.follow(request);
     // The first frame confirms the subscription.
-    frames.message().await?;
+    frames.next().await?;
     Ok(frames)
 }
 
 /// Waits until a compaction has ended, and shows its progress on standard error. A compaction that ends before it
 /// started has no event, so the state is queried after progress frames too.
-async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
+async fn wait(client: &Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
     let mut progress = Progress::new();
     let mut compaction = started;
     let (mut shown, mut written_bytes) = (pb::CompactionState::Unspecified, None);
@@ -285,9 +286,7 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
         }
         let seconds = progress.seconds();
         progress.show(|| stage(&compaction, written_bytes, seconds));
-        let Some(response) = frames.message().await? else {
-            anyhow::bail!("the stream ended before the compaction did")
-        };
+        let Some(response) = frames.next().await? else { anyhow::bail!("the stream ended before the compaction did") };
         match response.frame {
             Some(Frame::SummaryDelta(words)) => {
                 let is_own = words.compaction_id == compaction.compaction_id;
@@ -298,7 +297,7 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
             Some(_) | None => {}
         }
         let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };
-        compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
+        compaction = client.call(request).await?.compaction.unwrap_or_default();
     }
     Ok(compaction)
 }

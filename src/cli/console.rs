@@ -1,14 +1,13 @@
 //! `longhand console`: a link that opens the console in a browser, once.
 
-use super::address::{self, Address};
-use super::client::{Client, Unreachable};
 use super::{Globals, consent, failure, start};
 use crate::config::Config;
 use crate::daemon;
+use crate::grpc::scopes;
 use crate::model::access::Scope;
 use crate::pb;
-use crate::pb::scopes;
 use anyhow::Context as _;
+use longhand_client::{Address, Client, Error};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -49,12 +48,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let address = address::or_default(globals.server.as_deref())?;
-    let mut client = match globals.client().await {
-        Err(error) if globals.server.is_none() && error.is::<Unreachable>() => start_daemon(globals, error).await?,
+    let client = match globals.client().await {
+        Err(error @ Error::Unreachable { .. }) if globals.server.is_none() => start_daemon(globals, error).await?,
         client => client?,
     };
-    let base = base(&address)?;
+    let base = base(&client.target().address)?;
     let request = pb::CreateConsoleLinkRequest {
         principal: arguments.principal.unwrap_or_default(),
         tenant: arguments.of_tenant,
@@ -63,7 +61,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         root_session_id: arguments.session,
         session_timeout: arguments.hours.map(|hours| prost_types::Duration { seconds: hours * 3_600, nanos: 0 }),
     };
-    let created = client.access.create_console_link(request).await?.into_inner();
+    let created = client.call(request).await?;
     let link = format!("{base}{}", created.path);
     let mut output = globals.output();
     if output.json() {
@@ -79,10 +77,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Starts the daemon that does not answer, if a person wants it.
-async fn start_daemon(globals: &Globals, unreachable: anyhow::Error) -> anyhow::Result<Client> {
+async fn start_daemon(globals: &Globals, unreachable: Error) -> anyhow::Result<Client> {
     let can_be_asked = consent::can_be_asked() && io::stderr().is_terminal();
     if !can_be_asked || !consent::is_given("no daemon runs: start one in the background?")? {
-        return Err(unreachable);
+        return Err(unreachable.into());
     }
     let data_dir = Config::default().data_dir;
     let daemon = start::daemon(&data_dir, true).await?;
@@ -91,13 +89,13 @@ async fn start_daemon(globals: &Globals, unreachable: anyhow::Error) -> anyhow::
         "It runs until `kill {id}`, and its log is {}; `longhand up` makes it a service.",
         log.display()
     ));
-    globals.client().await
+    Ok(globals.client().await?)
 }
 
 /// A link to the console of a daemon of this user.
-pub(super) async fn link(client: &mut Client, address: &Address) -> anyhow::Result<String> {
+pub(super) async fn link(client: &Client, address: &Address) -> anyhow::Result<String> {
     let base = base(address)?;
-    let created = client.access.create_console_link(pb::CreateConsoleLinkRequest::default()).await?.into_inner();
+    let created = client.call(pb::CreateConsoleLinkRequest::default()).await?;
     Ok(format!("{base}{}", created.path))
 }
 

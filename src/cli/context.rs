@@ -4,7 +4,7 @@ use super::message_text::{part_lines, role};
 use super::output::{HEADING, Output, context_usage, count, hex, over_window_text, word};
 use super::provider_format::ProviderFormat;
 use super::tokens::tokens;
-use super::{Globals, ids, view};
+use super::{Globals, ids};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::io;
@@ -69,17 +69,17 @@ impl Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    arguments.session = ids::session(&mut client, &arguments.session).await?;
+    arguments.session = ids::session(&client, &arguments.session).await?;
     if let Some(format) = arguments.format.filter(|_| !output.json()) {
-        let view = view::fetch(&mut client, arguments.request()).await?;
+        let view = client.view(arguments.request()).await?;
         output.json_line(&format.request_json(&view))?;
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut frames = client.contexts.get_context(arguments.request()).await?.into_inner();
-    while let Some(response) = frames.message().await? {
+    let mut frames = client.stream(arguments.request()).await?;
+    while let Some(response) = frames.next().await? {
         if output.json() {
             output.message(&response)?;
             continue;

@@ -2,10 +2,10 @@
 
 use super::context::{heading, range};
 use super::output::{Output, count, shorten, word};
-use super::view::{View, fetch};
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::part::Body;
+use longhand_client::View;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
@@ -85,16 +85,16 @@ struct Changed {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let request = |as_of_revision| pb::GetContextRequest {
         session_id: session_id.clone(),
         as_of_revision,
         ..pb::GetContextRequest::default()
     };
-    let before = fetch(&mut client, request(Some(arguments.from))).await?;
-    let after = fetch(&mut client, request(arguments.to)).await?;
+    let before = client.view(request(Some(arguments.from))).await?;
+    let after = client.view(request(arguments.to)).await?;
     let diff = compare(&before, &after);
     if output.json() {
         output.value(&diff)?;

@@ -37,17 +37,17 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let Arguments { session, message, part, also, tree, reason, dry_run, expected_revision, yes } = arguments;
-    let session_id = ids::session(&mut client, &session).await?;
+    let session_id = ids::session(&client, &session).await?;
     let target = match (message, part) {
         (None, _) => Target::WholeSession(true),
         (Some(_), Some(part)) => Target::PartId(part),
         (Some(message), None) => {
             let mut message_ids = Vec::new();
             for message in std::iter::once(&message).chain(&also) {
-                message_ids.push(ids::message(&mut client, &session_id, message).await?);
+                message_ids.push(ids::message(&client, &session_id, message).await?);
             }
             Target::MessageSet(pb::MessageSet { message_ids })
         }
@@ -62,17 +62,17 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         tree,
     };
     if dry_run {
-        let would = client.erasures.erase_content(request(true)).await?.into_inner();
+        let would = client.call(request(true)).await?;
         let again = if would.existed { "was erased before: " } else { "would erase " };
         output.answer(&would, &format!("{again}{}{}", what(&would), staying(&would, tree)))?;
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !yes {
-        let would = client.erasures.erase_content(request(true)).await?.into_inner();
+        let would = client.call(request(true)).await?;
         confirm(&format!("erase {} for good{}?", what(&would), staying(&would, tree)))?;
     }
-    let erased = client.erasures.erase_content(request(false)).await?.into_inner();
+    let erased = client.call(request(false)).await?;
     let again = if erased.existed { " before" } else { "" };
     let mut line = format!("erased{again} {}, at revision {}", what(&erased), erased.revision);
     if !erased.pending_files.is_empty() {

@@ -2,23 +2,21 @@
 
 use super::detail::Detail;
 use super::event_text::{sentence, style};
-use super::failure::{Usage, reason};
+use super::failure::Usage;
 use super::ids::short;
 use super::output::{Output, clock_time, time_of_day};
 use super::times::{self, is_since};
-use super::{Client, Globals, ids};
+use super::{Globals, ids};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
 use anyhow::Context;
+use longhand_client::Client;
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::time::Duration;
 
-/// Time before a stream is opened again.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Events requested per page.
 const PAGE_SIZE: i32 = 500;
 /// Maximum of `--limit`: so many events are held in memory.
@@ -56,12 +54,12 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
         );
     }
     let since = arguments.since.as_deref().map(|since| times::instant(since, Clock::default().now())).transpose()?;
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session = ids::optional_session(&mut client, arguments.session.take()).await?;
+    let session = ids::optional_session(&client, arguments.session.take()).await?;
     let is_listed = arguments.limit.is_some() || !(arguments.follow || arguments.new);
     if is_listed {
-        let cursor = list(&mut client, session.clone(), &arguments, since, &mut output).await?;
+        let cursor = list(&client, session.clone(), &arguments, since, &mut output).await?;
         arguments.after = cursor.or(arguments.after);
     }
     if arguments.follow || arguments.new {
@@ -72,7 +70,7 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
 
 /// Prints past events. Returns the cursor after the last of them, if there are any.
 async fn list(
-    client: &mut Client,
+    client: &Client,
     session_id: Option<String>,
     arguments: &Arguments,
     since: Option<Timestamp>,
@@ -88,7 +86,7 @@ async fn list(
     let mut newest = VecDeque::new();
     let mut cursor = None;
     loop {
-        let page = client.events.list_events(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         cursor = page.events.last().map(|event| event.cursor.clone()).or(cursor);
         let chosen = page.events.into_iter().filter(|event| is_since(event.event_time.as_ref(), since));
         match arguments.limit {
@@ -112,7 +110,7 @@ async fn list(
 }
 
 async fn follow(
-    mut client: Client,
+    client: Client,
     session: Option<String>,
     arguments: Arguments,
     since: Option<Timestamp>,
@@ -123,54 +121,30 @@ async fn follow(
         (false, Some(cursor)) => Some(Start::AfterCursor(cursor)),
         (false, None) => Some(Start::FromBeginning(true)),
     };
-    let mut request = pb::SubscribeEventsRequest {
+    let mut frames = client.follow(pb::SubscribeEventsRequest {
         session_ids: session.into_iter().collect(),
         start,
         include_content: arguments.content,
         ..pb::SubscribeEventsRequest::default()
-    };
-    let mut frames = client.events.subscribe_events(request.clone()).await?.into_inner();
-    let mut cursor = String::new();
+    });
+    frames.begin().await?;
     loop {
-        let response = match frames.message().await {
-            // A shard was added, or has another owner by now.
-            Err(status) if !cursor.is_empty() && reason(&status).as_deref() == Some("NO_OWNER") => {
-                tokio::time::sleep(PAUSE).await;
-                request.start = Some(Start::AfterCursor(cursor.clone()));
-                let again = client.events.subscribe_events(request.clone()).await;
-                frames = again.with_context(|| resume(&cursor))?.into_inner();
-                continue;
-            }
-            response => response.with_context(|| resume(&cursor))?,
-        };
-        let Some(response) = response else { anyhow::bail!("{}", resume(&cursor)) };
-        match response.frame {
-            Some(Frame::Ready(ready)) => cursor = ready.cursor,
-            Some(Frame::Progress(progress)) => cursor = progress.cursor,
-            Some(Frame::Events(batch)) => {
-                let mut chosen = batch.events.iter().filter(|event| is_since(event.event_time.as_ref(), since));
-                chosen.try_for_each(|event| print(output, event))?;
-                output.flush()?;
-                cursor = batch.cursor;
-            }
-            Some(
-                Frame::SnapshotItem(_)
-                | Frame::SnapshotEnd(_)
-                | Frame::DraftDelta(_)
-                | Frame::SummaryDelta(_)
-                | Frame::PresenceChanged(_),
-            )
-            | None => {}
+        let response = frames.next().await.with_context(|| resume(frames.request()))?;
+        let Some(response) = response else { anyhow::bail!("{}", resume(frames.request())) };
+        if let Some(Frame::Events(batch)) = response.frame {
+            let mut chosen = batch.events.iter().filter(|event| is_since(event.event_time.as_ref(), since));
+            chosen.try_for_each(|event| print(output, event))?;
+            output.flush()?;
         }
     }
 }
 
 /// Error message for the end of a stream, which ends only with the daemon.
-fn resume(cursor: &str) -> String {
-    if cursor.is_empty() {
-        return "the stream did not begin".to_owned();
+fn resume(request: &pb::SubscribeEventsRequest) -> String {
+    match &request.start {
+        Some(Start::AfterCursor(cursor)) => format!("the stream ended, `--after {cursor}` resumes it"),
+        _ => "the stream did not begin".to_owned(),
     }
-    format!("the stream ended, `--after {cursor}` resumes it")
 }
 
 fn print(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {

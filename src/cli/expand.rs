@@ -16,16 +16,16 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let mut request = pb::ExpandMessageRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
+    let request = pb::ExpandMessageRequest {
+        session_id: ids::session(&client, &arguments.session).await?,
         id: arguments.id,
         page_size: PAGE_SIZE,
         page_token: String::new(),
     };
-    loop {
-        let page = client.messages.expand_message(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         for message in &page.messages {
             if output.json() {
                 output.message(message)?;
@@ -34,9 +34,6 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             }
         }
         output.flush()?;
-        if page.next_page_token.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -4,11 +4,10 @@ use crate::config;
 use crate::daemon;
 use crate::pb;
 use crate::telemetry::escape;
-use std::error::Error;
+use longhand_client::{Error, Reason};
 use std::io;
 use std::process::ExitCode;
-use tonic::{Code, Status};
-use tonic_types::StatusExt;
+use tonic::Code;
 
 /// Exit code for an unusable command line or configuration.
 pub(super) const USAGE: u8 = 64;
@@ -69,31 +68,32 @@ pub(super) fn note_secrets(findings: &[pb::SecretFinding]) {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let misused = |cause: &(dyn Error + 'static)| {
+    let misused = |cause: &(dyn std::error::Error + 'static)| {
         let of_daemon = cause.downcast_ref::<daemon::Error>();
-        cause.is::<Usage>() || cause.is::<config::Error>() || matches!(of_daemon, Some(daemon::Error::Config(_)))
+        let of_client = cause.downcast_ref::<Error>();
+        cause.is::<Usage>()
+            || cause.is::<config::Error>()
+            || matches!(of_daemon, Some(daemon::Error::Config(_)))
+            || matches!(of_client, Some(Error::Invalid(_)))
     };
     if error.chain().any(misused) { USAGE } else { FAILED }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    // A broken pipe to the daemon is a failure.
-    let of_daemon = |cause: &(dyn Error + 'static)| cause.is::<Status>() || cause.is::<tonic::transport::Error>();
-    !error.chain().any(of_daemon)
-        && error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
-            Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            None => cause
-                .downcast_ref::<serde_json::Error>()
-                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe)),
-        })
+    error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
+        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        None => cause
+            .downcast_ref::<serde_json::Error>()
+            .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe)),
+    })
 }
 
 /// The whole chain of causes in one line; a refusal by the daemon is a sentence.
 pub(super) fn line(error: &anyhow::Error) -> String {
     let mut pieces: Vec<String> = Vec::new();
     for cause in error.chain() {
-        if let Some(status) = cause.downcast_ref::<Status>() {
-            pieces.push(sentence(status));
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            pieces.push(sentence(error));
             break;
         }
         let text = one_line(&cause.to_string());
@@ -105,52 +105,44 @@ pub(super) fn line(error: &anyhow::Error) -> String {
     pieces.join(": ")
 }
 
-/// Explanation of a refusal by the daemon, in one sentence.
-pub(super) fn sentence(status: &Status) -> String {
-    let message = one_line(status.message());
-    let Some(info) = status.get_details_error_info() else { return foreign(status.code(), &message) };
-    match hint(&info.reason) {
-        Some(hint) => format!("{message}; {hint}"),
-        None => format!("{message} ({})", info.reason),
+/// Explanation of a call's failure, in one sentence.
+pub(super) fn sentence(error: &Error) -> String {
+    match error {
+        Error::Refused(refusal) => {
+            let message = one_line(&refusal.message);
+            match refusal.reason.and_then(hint) {
+                Some(hint) => format!("{message}; {hint}"),
+                None => format!("{message} ({})", refusal.name),
+            }
+        }
+        Error::Lost { message, was_sent: false, .. } => {
+            format!("the daemon cannot be reached any more: {}", one_line(message))
+        }
+        Error::Foreign { code: Code::Unimplemented, .. } => {
+            "the server does not know this request: it is no longhand daemon, or an older one".into()
+        }
+        error => one_line(&error.to_string()),
     }
 }
 
-/// Reason of a refusal; none if the refusal is not the daemon's own.
-pub(super) fn reason(status: &Status) -> Option<String> {
-    status.get_details_error_info().map(|info| info.reason)
-}
-
-/// True if the daemon refused only because it was overloaded, and stated when to try again.
-pub(super) fn passes(status: &Status) -> bool {
-    status.get_details_retry_info().is_some()
+/// The reason of a failure, wherever in its chain of causes the daemon states one.
+pub(super) fn reason(error: &anyhow::Error) -> Option<Reason> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Error>()?.reason())
 }
 
 /// Advice to the user after a refusal.
-fn hint(reason: &str) -> Option<&'static str> {
+fn hint(reason: Reason) -> Option<&'static str> {
     match reason {
-        "SESSION_NOT_FOUND" => Some("`longhand sessions` lists the sessions"),
-        "PRESET_NOT_FOUND" => Some("`longhand presets` lists the presets"),
-        "COMPACTION_NOT_FOUND" => Some("`longhand compactions SESSION` lists the compactions"),
-        "COMPACTION_ACTIVE" => Some("wait for it, or see `longhand compactions SESSION`"),
-        "CURSOR_FOREIGN" => Some("the cursor is from another store: begin without --after"),
-        "CURSOR_OUT_OF_RANGE" => Some("begin without --after"),
-        "SHUTTING_DOWN" => Some("try again after its restart"),
-        "SEARCH_UNAVAILABLE" => Some("the daemon keeps none (`search = false`), or makes it anew"),
-        "STORE_BUSY" => Some("try again"),
-        "LEASE_LOST" => Some("ask the daemon that owns the sessions now, with the same request id"),
+        Reason::SessionNotFound => Some("`longhand sessions` lists the sessions"),
+        Reason::PresetNotFound => Some("`longhand presets` lists the presets"),
+        Reason::CompactionNotFound => Some("`longhand compactions SESSION` lists the compactions"),
+        Reason::CursorForeign => Some("the cursor is from another store: begin without --after"),
+        Reason::CursorOutOfRange => Some("begin without --after"),
+        Reason::ShuttingDown => Some("try again after its restart"),
+        Reason::SearchUnavailable => Some("the daemon keeps none (`search = false`), or makes it anew"),
+        Reason::StoreBusy => Some("try again"),
+        Reason::LeaseLost => Some("ask the daemon that owns the sessions now, with the same request id"),
         _ => None,
-    }
-}
-
-/// Explanation of a status without one of Longhand's reasons: it comes from the transport or from another program.
-fn foreign(code: Code, message: &str) -> String {
-    match code {
-        Code::Unavailable => format!("the daemon cannot be reached any more: {message}"),
-        Code::Unimplemented => {
-            "the server does not know this request: it is no longhand daemon, or an older one".into()
-        }
-        Code::Unknown | Code::Internal | Code::Cancelled => format!("the connection to the daemon broke: {message}"),
-        _ => format!("{}: {message}", code.description()),
     }
 }
 
@@ -162,37 +154,43 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
     use anyhow::Context;
-    use std::collections::HashMap;
-    use tonic_types::ErrorDetails;
+    use longhand_client::Refusal;
 
-    fn refusal(code: Code, reason: &str, message: &str) -> Status {
-        let details = ErrorDetails::with_error_info(reason, "longhand", HashMap::new());
-        Status::with_error_details(code, message, details)
+    fn refusal(reason: Reason, message: &str) -> Error {
+        Error::Refused(Box::new(Refusal {
+            reason: Some(reason),
+            name: reason.to_string(),
+            code: Code::from_i32(reason.code().number()),
+            message: message.to_owned(),
+            metadata: Default::default(),
+            retry_after: None,
+        }))
     }
 
     #[test]
     fn refusals_become_sentences() {
-        for (status, expected) in [
+        let lost = |was_sent| Error::Lost { message: "gone".to_owned(), was_sent, is_lasting: false };
+        for (error, expected) in [
             (
-                refusal(Code::NotFound, "SESSION_NOT_FOUND", "there is no session \"x\""),
+                refusal(Reason::SessionNotFound, "there is no session \"x\""),
                 "there is no session \"x\"; `longhand sessions` lists the sessions",
             ),
-            (refusal(Code::Aborted, "REVISION_MISMATCH", "moved\nto 7"), "moved to 7 (REVISION_MISMATCH)"),
-            (Status::cancelled("gone"), "the connection to the daemon broke: gone"),
-            (Status::unavailable("gone"), "the daemon cannot be reached any more: gone"),
+            (refusal(Reason::RevisionMismatch, "moved\nto 7"), "moved to 7 (REVISION_MISMATCH)"),
+            (lost(true), "the connection to the daemon broke: gone"),
+            (lost(false), "the daemon cannot be reached any more: gone"),
             (
-                Status::permission_denied("no"),
+                Error::Foreign { code: Code::PermissionDenied, message: "no".to_owned() },
                 "The caller does not have permission to execute the specified operation: no",
             ),
         ] {
-            assert_eq!(sentence(&status), expected);
+            assert_eq!(sentence(&error), expected);
         }
     }
 
     #[test]
     fn a_chain_is_one_line_and_ends_with_the_sentence() {
-        let status = refusal(Code::NotFound, "MESSAGE_NOT_FOUND", "there is no message");
-        let error = Err::<(), _>(status).context("cannot fork").expect_err("an error");
+        let refused = refusal(Reason::MessageNotFound, "there is no message");
+        let error = Err::<(), _>(refused).context("cannot fork").expect_err("an error");
         assert_eq!(line(&error), "cannot fork: there is no message (MESSAGE_NOT_FOUND)");
     }
 
@@ -202,7 +200,8 @@ mod tests {
         let config = || config::Error::Invalid("no".into());
         assert_eq!(exit_code(&anyhow::Error::new(config())), USAGE);
         assert_eq!(exit_code(&anyhow::Error::new(daemon::Error::Config(config()))), USAGE);
-        assert_eq!(exit_code(&anyhow::Error::new(Status::not_found("no"))), FAILED);
+        assert_eq!(exit_code(&anyhow::Error::new(Error::Invalid("no".into()))), USAGE);
+        assert_eq!(exit_code(&anyhow::Error::new(refusal(Reason::SessionNotFound, "no"))), FAILED);
     }
 
     #[test]
@@ -210,7 +209,5 @@ mod tests {
         let gone = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&gone.context("cannot print")));
         assert!(!is_broken_pipe(&anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound))));
-        let daemon_gone = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
-        assert!(!is_broken_pipe(&anyhow::Error::new(daemon_gone)));
     }
 }

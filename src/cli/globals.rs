@@ -1,17 +1,17 @@
 //! Options of every command.
 
-use super::address::{self, Address};
-use super::client::{Client, Target};
 use super::output::Output;
 use super::times::Times;
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::daemon;
-use anyhow::Context as _;
-use std::path::{Path, PathBuf};
+use longhand_client::target::Named;
+use longhand_client::{Client, Error, Target};
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// The variable with an access token. A secret on a command line would be seen by every process.
-const TOKEN_VARIABLE: &str = "LONGHAND_TOKEN";
+/// Entries asked for per page.
+pub(super) const PAGE_SIZE: i32 = 200;
+/// The time in which a command tries a call again while the daemon does not answer: its restart takes moments.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
@@ -47,25 +47,19 @@ pub(super) struct Globals {
 }
 
 impl Globals {
-    pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&self.target()?, &self.actor).await
+    pub(super) async fn client(&self) -> Result<Client, Error> {
+        connect(self.target()?, &self.actor).await
     }
 
     /// The daemon to ask, with what proves who asks.
-    pub(super) fn target(&self) -> anyhow::Result<Target> {
-        let address = address::or_default(self.server.as_deref())?;
-        let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
-        let secret = match (&address, &self.token_file, std::env::var(TOKEN_VARIABLE)) {
-            (Address::Unix(_), ..) => None,
-            (_, Some(path), _) => Some(read(path)?),
-            (_, None, Ok(secret)) if !secret.is_empty() => Some(secret),
-            // The owner's own daemon on this machine.
-            _ if address.is_local() => read(&daemon::secret_path(&Config::default().data_dir)).ok(),
-            _ => None,
-        };
-        let authorities = self.ca_file.as_deref().map(read).transpose()?;
-        let secret = secret.map(|secret| secret.trim().to_owned());
-        Ok(Target { address, secret, authorities, tenant: self.tenant.clone(), epoch: self.run })
+    pub(super) fn target(&self) -> Result<Target, Error> {
+        Target::find(Named {
+            address: self.server.clone(),
+            token_file: self.token_file.clone(),
+            ca_file: self.ca_file.clone(),
+            tenant: self.tenant.clone(),
+            run_epoch: self.run,
+        })
     }
 
     /// The time of the command, for tables: relative on a terminal.
@@ -76,4 +70,9 @@ impl Globals {
     pub(super) fn output(&self) -> Output {
         Output::new(self.json, self.raw, self.color)
     }
+}
+
+/// Connects a command to a daemon. A command waits for its answers as long as a person does.
+pub(super) async fn connect(target: Target, actor: &str) -> Result<Client, Error> {
+    Ok(Client::connect_to(target, actor).await?.with_retry(RETRY).with_timeout(None))
 }

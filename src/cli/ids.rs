@@ -1,10 +1,10 @@
 //! Abbreviated ids of sessions, printed in tables and accepted where a session is named, and messages named by their
 //! revision.
 
-use super::client::Client;
-use super::failure::{self, Usage};
+use super::failure::Usage;
 use super::output::shorten;
 use crate::pb;
+use longhand_client::{Client, Reason};
 use std::collections::HashSet;
 
 /// Prefix of the ids of sessions.
@@ -84,15 +84,15 @@ fn abbreviates(digits: &str, id: &str) -> bool {
 /// An abbreviation is at least four of the first or the last digits, or of the first ones that a table shows, and must
 /// fit one session only. It is searched
 /// only if no session has the text as id or client id.
-pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<String> {
+pub(super) async fn session(client: &Client, named: &str) -> anyhow::Result<String> {
     // The daemon reports a complete id that does not exist.
     if named.strip_prefix(PREFIX).is_some_and(|digits| digits.len() == DIGITS) {
         return Ok(named.to_owned());
     }
-    let missing = match client.sessions.get_session(pb::GetSessionRequest { session_id: named.to_owned() }).await {
-        Ok(found) => return Ok(found.into_inner().session.unwrap_or_default().session_id),
-        Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => status,
-        Err(status) => return Err(status.into()),
+    let missing = match client.call(pb::GetSessionRequest { session_id: named.to_owned() }).await {
+        Ok(found) => return Ok(found.session.unwrap_or_default().session_id),
+        Err(error) if error.reason() == Some(Reason::SessionNotFound) => error,
+        Err(error) => return Err(error.into()),
     };
     let Some(digits) = abbreviation(named) else {
         let is_short = named.len() < DIGITS_MIN && named.bytes().all(|letter| letter.is_ascii_hexdigit());
@@ -109,15 +109,15 @@ pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<
 
 /// The id of a message that is named by its id, its client id, or its revision: `#98`, the form in which output names
 /// messages, or `98` if no message has that client id.
-pub(super) async fn message(client: &mut Client, session_id: &str, named: &str) -> anyhow::Result<String> {
+pub(super) async fn message(client: &Client, session_id: &str, named: &str) -> anyhow::Result<String> {
     let digits = named.strip_prefix('#').unwrap_or(named);
     let is_number = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
     let Some(revision) = digits.parse::<i64>().ok().filter(|_| is_number) else { return Ok(named.to_owned()) };
     let request = pb::GetMessageRequest { session_id: session_id.to_owned(), message_id: named.to_owned() };
-    match client.messages.get_message(request).await {
+    match client.call(request).await {
         Ok(_) => return Ok(named.to_owned()),
-        Err(status) if failure::reason(&status).as_deref() == Some("MESSAGE_NOT_FOUND") => {}
-        Err(status) => return Err(status.into()),
+        Err(error) if error.reason() == Some(Reason::MessageNotFound) => {}
+        Err(error) => return Err(error.into()),
     }
     let request = pb::ListMessagesRequest {
         session_id: session_id.to_owned(),
@@ -127,7 +127,7 @@ pub(super) async fn message(client: &mut Client, session_id: &str, named: &str) 
         include_derived: true,
         ..pb::ListMessagesRequest::default()
     };
-    let newest = client.messages.list_messages(request).await?.into_inner().messages.into_iter().next();
+    let newest = client.call(request).await?.messages.into_iter().next();
     match newest.filter(|message| message.revision == revision) {
         Some(message) => Ok(message.message_id),
         None => Err(Usage(format!("no message was appended at revision {revision}")).into()),
@@ -136,7 +136,7 @@ pub(super) async fn message(client: &mut Client, session_id: &str, named: &str) 
 
 /// The same as [`message`], for a message that need not be named.
 pub(super) async fn optional_message(
-    client: &mut Client,
+    client: &Client,
     session_id: &str,
     named: Option<String>,
 ) -> anyhow::Result<Option<String>> {
@@ -147,7 +147,7 @@ pub(super) async fn optional_message(
 }
 
 /// The same as [`session`], for a session that need not be named.
-pub(super) async fn optional_session(client: &mut Client, named: Option<String>) -> anyhow::Result<Option<String>> {
+pub(super) async fn optional_session(client: &Client, named: Option<String>) -> anyhow::Result<Option<String>> {
     match named {
         Some(named) => Ok(Some(session(client, &named).await?)),
         None => Ok(None),
@@ -155,12 +155,12 @@ pub(super) async fn optional_session(client: &mut Client, named: Option<String>)
 }
 
 /// Sessions whose id begins or ends with the digits, archived ones included.
-async fn candidates(client: &mut Client, digits: &str) -> anyhow::Result<Vec<pb::Session>> {
+async fn candidates(client: &Client, digits: &str) -> anyhow::Result<Vec<pb::Session>> {
     let mut request =
         pb::ListSessionsRequest { page_size: PAGE_SIZE, include_archived: true, ..pb::ListSessionsRequest::default() };
     let mut found = Vec::new();
     for _ in 0..PAGES_MAX {
-        let page = client.sessions.list_sessions(request).await?.into_inner();
+        let page = client.call(request).await?;
         found.extend(page.sessions.into_iter().filter(|session| abbreviates(digits, &session.session_id)));
         if page.next_page_token.is_empty() {
             return Ok(found);

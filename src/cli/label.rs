@@ -31,25 +31,25 @@ enum Change {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     let mut changed = None;
     match arguments.change {
         Some(Change::Add { labels }) => {
             for label in labels {
                 let request = pb::AddLabelRequest { session_id: session_id.clone(), label, request_id: String::new() };
-                changed = client.sessions.add_label(request).await?.into_inner().session;
+                changed = client.call(request).await?.session;
             }
         }
         Some(Change::Remove { labels }) => {
             for label in labels {
                 let session_id = session_id.clone();
                 let request = pb::RemoveLabelRequest { session_id, label, request_id: String::new() };
-                changed = client.sessions.remove_label(request).await?.into_inner().session;
+                changed = client.call(request).await?.session;
             }
         }
-        None => changed = client.sessions.get_session(pb::GetSessionRequest { session_id }).await?.into_inner().session,
+        None => changed = client.call(pb::GetSessionRequest { session_id }).await?.session,
     }
     let labels = changed.map(|session| session.labels).unwrap_or_default();
     match output.json() {

@@ -3,12 +3,10 @@
 //! Each command has a file of its own: its arguments, and a `run` that sends requests to the daemon and prints the
 //! answers as text or, with `--json`, as JSON. The other files hold code that several commands share.
 
-mod address;
 mod approve;
 mod audit;
 mod backup;
 mod changes;
-mod client;
 mod cluster;
 mod compactions;
 mod completions;
@@ -35,7 +33,6 @@ mod label;
 mod message_text;
 mod migrate;
 mod output;
-mod pages;
 mod plan_text;
 mod policy_file;
 mod presets;
@@ -56,7 +53,6 @@ mod sessions;
 mod show;
 mod signals;
 pub mod simulate;
-mod socket;
 mod start;
 mod status;
 mod table;
@@ -69,7 +65,6 @@ mod welcome;
 mod who;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use client::Client;
 use globals::Globals;
 pub use help::GROUPS as COMMAND_GROUPS;
 use std::process::ExitCode;

@@ -3,13 +3,13 @@
 //! Without a daemon, they are those that are compiled in.
 
 use super::Globals;
-use super::client::Unreachable;
 use super::output::{BAD, DIMMED, GOOD, HEADING, Output, PLAIN, one_line, shorten, truncate};
 use super::table::{Column, Table};
 use crate::config::Config;
 use crate::pb;
 use crate::presets;
 use anyhow::anyhow;
+use longhand_client::Error;
 use serde::Serialize;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -60,9 +60,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     }
     let mut presets = match globals.client().await {
-        Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest::default()).await?.into_inner().presets,
-        Err(error) if error.is::<Unreachable>() => compiled_in()?,
-        Err(error) => return Err(error),
+        Ok(client) => client.call(pb::ListPresetsRequest::default()).await?.presets,
+        Err(Error::Unreachable { .. }) => compiled_in()?,
+        Err(error) => return Err(error.into()),
     };
     match arguments.command {
         Some(Command::Show { name, .. }) => {

@@ -1,12 +1,13 @@
 //! `longhand prompt`: the queue of a session.
 
-use super::changes::{rewind_before, text_or_input, text_part};
+use super::changes::{rewind_before, text_or_input};
 use super::failure::note_secrets;
+use super::globals::PAGE_SIZE;
 use super::output::{Output, one_line, shorten, word};
-use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
 use super::{Globals, ids};
 use crate::pb;
+use longhand_client::message::text_part;
 use std::process::ExitCode;
 
 /// Maximum width of a prompt's text on a line, in characters.
@@ -82,7 +83,7 @@ enum Command {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let request_id = String::new();
     match arguments.command {
@@ -97,8 +98,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 Some(call_id) => result_part(call_id, text),
                 None => text_part(text),
             };
-            let session_id = ids::session(&mut client, &session).await?;
-            let rewind = rewind_before(&mut client, &session_id, rewind_to, rewind_all).await?;
+            let session_id = ids::session(&client, &session).await?;
+            let rewind = rewind_before(&client, &session_id, rewind_to, rewind_all).await?;
             let request = pb::SubmitPromptRequest {
                 session_id,
                 parts: vec![part],
@@ -107,41 +108,36 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 rewind,
                 ..pb::SubmitPromptRequest::default()
             };
-            let added = client.prompts.submit_prompt(request).await?.into_inner();
+            let added = client.call(request).await?;
             note_secrets(&added.secret_findings);
             output.answer(&added, &added.prompt_id)?;
         }
         Command::List { session, all } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            let prompts = pages::all(async |page_token| {
-                let session_id = session_id.clone();
-                let request =
-                    pb::ListPromptsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, page_token };
-                let page = client.prompts.list_prompts(request).await?.into_inner();
-                Ok((page.prompts, page.next_page_token))
-            })
-            .await?;
+            let session_id = ids::session(&client, &session).await?;
+            let page_token = String::new();
+            let request = pb::ListPromptsRequest { session_id, include_ended: all, page_size: PAGE_SIZE, page_token };
+            let prompts = client.pages(request).all(|page| page.prompts).await?;
             print(&mut output, &prompts)?;
         }
         Command::Take { session, epoch, prompt, steering } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request =
                 pb::TakePromptRequest { session_id, epoch, prompt_id: prompt, steering_only: steering, request_id };
-            let taken = client.prompts.take_prompt(request).await?.into_inner();
+            let taken = client.call(request).await?;
             let end = taken.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
             let message = end.and_then(|end| end.message_id.clone()).unwrap_or_default();
             output.answer(&taken, &message)?;
         }
         Command::Move { session, prompt, before } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request = pb::MovePromptRequest { session_id, prompt_id: prompt, before_prompt_id: before, request_id };
-            let moved = client.prompts.move_prompt(request).await?.into_inner();
+            let moved = client.call(request).await?;
             output.answer(&moved, &done("moved", moved.revision))?;
         }
         Command::Withdraw { session, prompt } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request = pb::WithdrawPromptRequest { session_id, prompt_id: prompt, request_id };
-            let withdrawn = client.prompts.withdraw_prompt(request).await?.into_inner();
+            let withdrawn = client.call(request).await?;
             output.answer(&withdrawn, &done("withdrawn", withdrawn.revision))?;
         }
     }

@@ -1,6 +1,5 @@
 //! The message formats of providers, and the part of a request that a view is in each of them.
 
-use super::view;
 use crate::pb;
 
 /// Message format of a provider's interface.
@@ -35,7 +34,7 @@ impl From<ProviderFormat> for pb::MessageFormat {
 
 impl ProviderFormat {
     /// The members of a request that a view is, as one JSON object.
-    pub(super) fn request_json(self, view: &view::View) -> String {
+    pub(super) fn request_json(self, view: &longhand_client::View) -> String {
         let (system, messages) = match self {
             Self::OpenaiChat | Self::AiSdk => ("", "messages"),
             Self::OpenaiResponses => ("", "input"),
@@ -55,7 +54,8 @@ mod tests {
     #[test]
     fn a_view_is_the_part_of_a_request() {
         let message = |json: &str| pb::FormattedMessage { json: json.to_owned(), ..pb::FormattedMessage::default() };
-        let mut view = view::View { formatted: vec![message("{}"), message("[]")], ..view::View::default() };
+        let mut view =
+            longhand_client::View { formatted: vec![message("{}"), message("[]")], ..longhand_client::View::default() };
         assert_eq!(ProviderFormat::OpenaiResponses.request_json(&view), r#"{"input":[{},[]]}"#);
         view.header.system_json = Some("1".to_owned());
         assert_eq!(ProviderFormat::Gemini.request_json(&view), r#"{"systemInstruction":1,"contents":[{},[]]}"#);

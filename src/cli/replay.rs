@@ -6,6 +6,7 @@ use super::message_text::{finish, part_lines};
 use super::output::{Output, time};
 use super::{Globals, ids, times};
 use crate::clock::Clock;
+use crate::grpc::wire;
 use crate::pb;
 use crate::pb::event::Body;
 use prost_types::Timestamp as Time;
@@ -33,10 +34,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let mut request = pb::ListEventsRequest {
-        session_id: Some(ids::session(&mut client, &arguments.session).await?),
+        session_id: Some(ids::session(&client, &arguments.session).await?),
         page_size: PAGE_SIZE,
         to_revision: arguments.to,
         include_content: true,
@@ -44,9 +45,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     };
     let now = Clock::default().now();
     let instant = |text: Option<String>| text.map(|text| times::instant(&text, now)).transpose();
-    let within = (instant(arguments.since)?.map(pb::timestamp), instant(arguments.until)?.map(pb::timestamp));
+    let within = (instant(arguments.since)?.map(wire::timestamp), instant(arguments.until)?.map(wire::timestamp));
     loop {
-        let page = client.events.list_events(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         for event in page.events.iter().filter(|event| is_within(event, &within)) {
             print(&mut output, event, arguments.records)?;
         }

@@ -1,31 +1,31 @@
 //! `longhand compactions --requests`: lists a session's requests to models, with their costs.
 
+use super::Globals;
 use super::output::{Output, dollars, one_line};
 use super::table::{Column, Table};
 use super::times::Times;
-use super::{Client, Globals};
 use crate::pb;
+use longhand_client::Client;
 
 /// Requests listed per page.
 const PAGE_SIZE: i32 = 200;
 
 /// Prints a session's newest requests, newest first.
 pub(super) async fn print(
-    client: &mut Client,
+    client: &Client,
     output: &mut Output,
     session_id: String,
     limit: usize,
 ) -> anyhow::Result<()> {
-    let mut request = pb::ListSummaryRequestsRequest { session_id, page_size: PAGE_SIZE, ..Default::default() };
+    let request = pb::ListSummaryRequestsRequest { session_id, page_size: PAGE_SIZE, ..Default::default() };
     let mut requests = Vec::new();
-    loop {
-        let page = client.compactions.list_summary_requests(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         requests.extend(page.summary_requests);
         requests.truncate(limit);
-        if page.next_page_token.is_empty() || requests.len() == limit {
+        if requests.len() == limit {
             break;
         }
-        request.page_token = page.next_page_token;
     }
     if output.json() {
         requests.iter().try_for_each(|request| output.message(request))?;

@@ -14,12 +14,12 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let dry_run = arguments.dry_run;
     let would = if dry_run { "would erase" } else { "erased" };
-    let mut items = client.erasures.apply_retention(pb::ApplyRetentionRequest { dry_run }).await?.into_inner();
-    while let Some(item) = items.message().await? {
+    let mut items = client.stream(pb::ApplyRetentionRequest { dry_run }).await?;
+    while let Some(item) = items.next().await? {
         let line = match &item.item {
             Some(Item::Session(session)) => {
                 let pb::ExpiredSession { session_id, title, rule, content_bytes, .. } = session;

@@ -1,13 +1,14 @@
 //! `longhand run`: who answers in a session, and what that waits for.
 
 use super::failure::{Usage, note_secrets};
+use super::globals::PAGE_SIZE;
 use super::output::{BAD, Output, PENDING, PLAIN, one_line, word};
-use super::pages::{self, PAGE_SIZE};
 use super::table::{Column, Table};
 use super::times::{Times, seconds};
-use super::{Client, Globals, ids, prompt};
+use super::{Globals, ids, prompt};
 use crate::pb;
 use crate::pb::watch_run_response::Frame;
+use longhand_client::Client;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -86,60 +87,56 @@ enum Command {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     match arguments.command {
         Command::Show { session } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            let found = client.runs.get_run(pb::GetRunRequest { session_id }).await?.into_inner();
+            let session_id = ids::session(&client, &session).await?;
+            let found = client.call(pb::GetRunRequest { session_id }).await?;
             if output.json() { output.message(&found)? } else { show(&mut output, &found)? }
         }
         Command::List { session, tree } => {
-            let session_id = ids::optional_session(&mut client, session).await?;
-            let runs = pages::all(async |page_token| {
-                let request =
-                    pb::ListRunsRequest { session_id: session_id.clone(), tree, page_size: PAGE_SIZE, page_token };
-                let page = client.runs.list_runs(request).await?.into_inner();
-                Ok((page.runs, page.next_page_token))
-            })
-            .await?;
+            let session_id = ids::optional_session(&client, session).await?;
+            let page_token = String::new();
+            let request = pb::ListRunsRequest { session_id, tree, page_size: PAGE_SIZE, page_token };
+            let runs = client.pages(request).all(|page| page.runs).await?;
             print(&mut output, &runs)?;
         }
         Command::Acquire { session, take, lease } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let lease_timeout = Some(seconds(lease));
             let request =
                 pb::AcquireRunRequest { session_id, lease_timeout, take_prompt: take, request_id: String::new() };
-            let acquired = client.runs.acquire_run(request).await?.into_inner();
+            let acquired = client.call(request).await?;
             let epoch = acquired.run.as_ref().map_or(0, |run| run.epoch);
             output.answer(&acquired, &epoch.to_string())?;
         }
         Command::Renew { session, epoch, lease } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            let epoch = epoch_or_own(globals, &mut client, &session_id, epoch).await?;
+            let session_id = ids::session(&client, &session).await?;
+            let epoch = epoch_or_own(globals, &client, &session_id, epoch).await?;
             let request = pb::RenewRunRequest { session_id, epoch, lease_timeout: Some(seconds(lease)) };
-            let renewed = client.runs.renew_run(request).await?.into_inner();
+            let renewed = client.call(request).await?;
             print(&mut output, &renewed.run.into_iter().collect::<Vec<_>>())?;
         }
         Command::Release { session, epoch, failure } => {
-            let session_id = ids::session(&mut client, &session).await?;
-            let epoch = epoch_or_own(globals, &mut client, &session_id, epoch).await?;
+            let session_id = ids::session(&client, &session).await?;
+            let epoch = epoch_or_own(globals, &client, &session_id, epoch).await?;
             let request = pb::ReleaseRunRequest { session_id, epoch, failure, request_id: String::new() };
-            let released = client.runs.release_run(request).await?.into_inner();
+            let released = client.call(request).await?;
             note_secrets(&released.secret_findings);
             print(&mut output, &released.run.into_iter().collect::<Vec<_>>())?;
         }
         Command::Cancel { session, epoch, force, tree } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request = pb::CancelRunRequest { session_id, epoch, force, tree, request_id: String::new() };
-            let cancelled = client.runs.cancel_run(request).await?.into_inner();
+            let cancelled = client.call(request).await?;
             print(&mut output, &cancelled.runs)?;
         }
         Command::Watch { session, epoch } => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request = pb::WatchRunRequest { session_id, epoch, after_cursor: String::new() };
-            let mut frames = client.runs.watch_run(request).await?.into_inner();
-            while let Some(response) = frames.message().await? {
+            let mut frames = client.follow(request);
+            while let Some(response) = frames.next().await? {
                 signal(&mut output, &response)?;
                 output.flush()?;
             }
@@ -150,17 +147,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// The given number of a run; that of `--run`, or of the active one of the same actor, if none is given.
-async fn epoch_or_own(
-    globals: &Globals,
-    client: &mut Client,
-    session_id: &str,
-    given: Option<i64>,
-) -> anyhow::Result<i64> {
+async fn epoch_or_own(globals: &Globals, client: &Client, session_id: &str, given: Option<i64>) -> anyhow::Result<i64> {
     if let Some(epoch) = given.or(globals.run) {
         return Ok(epoch);
     }
     let request = pb::GetRunRequest { session_id: session_id.to_owned() };
-    let run = client.runs.get_run(request).await?.into_inner().run.filter(|run| run.end.is_none());
+    let run = client.call(request).await?.run.filter(|run| run.end.is_none());
     let run = run.ok_or_else(|| Usage("no run is active there".to_owned()))?;
     if run.actor != globals.actor {
         return Err(Usage(format!("run {} is of {:?}: its number says that it is meant", run.epoch, run.actor)).into());

@@ -1,10 +1,10 @@
 //! `longhand said`: what people said, as it follows a session's summary, and what becomes of it.
 
-use super::client::Client;
 use super::failure::Usage;
 use super::output::Output;
 use super::{Globals, ids};
 use crate::pb;
+use longhand_client::Client;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -24,21 +24,21 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let Arguments { session, strike, add, reset } = arguments;
-    let session_id = ids::session(&mut client, &session).await?;
+    let session_id = ids::session(&client, &session).await?;
     let change = [
         (strike, pb::WordsStance::Struck, "struck out"),
         (add, pb::WordsStance::Kept, "added"),
         (reset, pb::WordsStance::Open, "left to the summarizer"),
     ];
     match change.into_iter().find_map(|(which, stance, done)| Some((which?, stance, done))) {
-        None => list(&mut client, &mut output, session_id).await?,
+        None => list(&client, &mut output, session_id).await?,
         Some((which, stance, done)) => {
             let message_id = match which.parse::<usize>() {
                 Ok(number) if stance != pb::WordsStance::Kept => {
-                    let found = get(&mut client, &session_id).await?;
+                    let found = get(&client, &session_id).await?;
                     match number.checked_sub(1).and_then(|index| found.said_lines.get(index)) {
                         Some(line) => line.message_id.clone().ok_or_else(|| {
                             Usage(format!("the message of line {number} is not known: give the message itself"))
@@ -51,7 +51,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                         }
                     }
                 }
-                _ => ids::message(&mut client, &session_id, &which).await?,
+                _ => ids::message(&client, &session_id, &which).await?,
             };
             let request = pb::MarkWordsRequest {
                 session_id,
@@ -59,7 +59,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 stance: stance.into(),
                 ..pb::MarkWordsRequest::default()
             };
-            let marked = client.messages.mark_words(request).await?.into_inner();
+            let marked = client.call(request).await?;
             match output.json() {
                 true => output.message(&marked)?,
                 false => {
@@ -72,12 +72,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-async fn get(client: &mut Client, session_id: &str) -> Result<pb::GetSessionResponse, tonic::Status> {
+async fn get(client: &Client, session_id: &str) -> Result<pb::GetSessionResponse, longhand_client::Error> {
     let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
-    Ok(client.sessions.get_session(request).await?.into_inner())
+    client.call(request).await
 }
 
-async fn list(client: &mut Client, output: &mut Output, session_id: String) -> anyhow::Result<()> {
+async fn list(client: &Client, output: &mut Output, session_id: String) -> anyhow::Result<()> {
     let found = get(client, &session_id).await?;
     if output.json() {
         let words = pb::GetSessionResponse { session: None, over_window: None, ..found };

@@ -6,9 +6,11 @@ use super::ids::{self, Ids};
 use super::output::{DIMMED, GOOD, HEADING, Output, PENDING, PLAIN, one_line, word};
 use super::times::{self, Times};
 use crate::clock::Clock;
+use crate::grpc::wire;
 use crate::pb;
 use anstyle::Style;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Hits that are asked for at a time.
 const PAGE_SIZE: i32 = 100;
@@ -85,23 +87,24 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         roles: roles.collect::<Result<_, _>>()?,
         tools: arguments.tool,
         part_types: types.collect::<Result<_, _>>()?,
-        start_time: instant(arguments.since)?.map(pb::timestamp),
-        end_time: instant(arguments.until)?.map(pb::timestamp),
+        start_time: instant(arguments.since)?.map(wire::timestamp),
+        end_time: instant(arguments.until)?.map(wire::timestamp),
         include_derived: arguments.derived,
         exclude_records: arguments.no_records,
         require_every_term: arguments.all,
         newest_first: arguments.newest,
         ..pb::SearchHistoryRequest::default()
     };
-    let mut client = globals.client().await?;
+    // A daemon that keeps no index never has one.
+    let client = globals.client().await?.with_retry(Duration::ZERO);
     let mut output = globals.output();
-    request.session_id = ids::optional_session(&mut client, arguments.session).await?;
-    request.tree_session_id = ids::optional_session(&mut client, arguments.tree).await?;
+    request.session_id = ids::optional_session(&client, arguments.session).await?;
+    request.tree_session_id = ids::optional_session(&client, arguments.tree).await?;
     let mut left = arguments.limit;
     let mut all = Vec::new();
     let (indexed, head, is_cut) = loop {
         request.page_size = PAGE_SIZE.min(i32::try_from(left).unwrap_or(PAGE_SIZE));
-        let page = client.search.search_history(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         let progress = (page.indexed_seq, page.head_seq, page.cut_off);
         for hit in page.hits.into_iter().take(left as usize) {
             left -= 1;

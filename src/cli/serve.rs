@@ -1,11 +1,11 @@
 //! `longhand serve`: runs the daemon until a signal stops it.
 
 use super::Globals;
-use super::address::Address;
 use super::output::Output;
 use super::signals::{INTERRUPTED, Signals};
 use crate::config::{Config, Listen};
 use crate::daemon;
+use longhand_client::Address;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,7 +93,7 @@ fn announce(mut output: Output, listening: &daemon::Listening, store: &str) -> a
         output.value(&Announcement { socket, tcp })?;
         return Ok(output.flush()?);
     }
-    let is_default = Address::default_socket().to_string() == socket;
+    let is_default = Address::of_data_dir(&Config::default().data_dir).to_string() == socket;
     let server = if is_default { String::new() } else { format!(" --server {socket}") };
     let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
     let line = format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "));

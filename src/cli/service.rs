@@ -1,12 +1,11 @@
 //! `longhand up` and `longhand down`: the daemon as a service of the user's systemd.
 
-use super::address::Address;
-use super::client::{Client, Target};
 use super::failure::{self, Usage};
 use super::output::{Output, indented};
 use super::{Globals, consent};
 use crate::config::Config;
 use anyhow::Context as _;
+use longhand_client::{Address, Client, Target};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,9 +63,9 @@ pub(super) async fn up(globals: &Globals, arguments: UpArguments) -> anyhow::Res
     if earlier.is_none() && !known.is_empty() {
         anyhow::bail!("{known} is a unit of this name, and not by `longhand up`: `systemctl --user start {NAME}`");
     }
-    let address = Address::of_socket(&std::path::absolute(config.socket_path())?);
+    let address = Address::Unix(std::path::absolute(config.socket_path())?);
     let runs = systemctl(&["is-active", "--quiet", NAME]).is_ok();
-    if !runs && Client::connect(&Target::local(&address), &globals.actor).await.is_ok() {
+    if !runs && Client::connect_to(Target::local(address.clone()), &globals.actor).await.is_ok() {
         return Err(Usage(format!(
             "another daemon listens on {address}, which would keep the service's: stop it first"
         ))
@@ -199,9 +198,9 @@ async fn answer(address: &Address) -> anyhow::Result<()> {
     let mut calls = 0;
     loop {
         calls += 1;
-        match Client::connect(&Target::local(address), "cli").await {
+        match Client::connect_to(Target::local(address.clone()), "cli").await {
             Ok(_) => return Ok(()),
-            Err(error) if calls == CALLS_MAX => return Err(error),
+            Err(error) if calls == CALLS_MAX => return Err(error.into()),
             Err(_) => tokio::time::sleep(CALL_INTERVAL).await,
         }
     }

@@ -1,15 +1,16 @@
 //! `longhand sessions`: lists sessions, or follows the list.
 
 use super::Globals;
-use super::client::Client;
 use super::failure::note;
 use super::ids::{self, Ids};
 use super::output::{Output, dollars, one_line};
 use super::table::{Column, Table};
 use super::times::{self, Times};
 use crate::clock::Clock;
+use crate::grpc::wire;
 use crate::model::time::Timestamp;
 use crate::pb;
+use longhand_client::Client;
 use pb::watch_sessions_response::Frame;
 use std::process::ExitCode;
 
@@ -118,9 +119,9 @@ struct Conditions {
 
 impl Conditions {
     /// The parent, and the other conditions.
-    async fn read(self, client: &mut Client, now: Timestamp) -> anyhow::Result<(Option<String>, pb::SessionFilter)> {
+    async fn read(self, client: &Client, now: Timestamp) -> anyhow::Result<(Option<String>, pb::SessionFilter)> {
         let time = |text: Option<String>| {
-            text.map(|text| times::instant(&text, now)).transpose().map(|time| time.map(pb::timestamp))
+            text.map(|text| times::instant(&text, now)).transpose().map(|time| time.map(wire::timestamp))
         };
         let state = match self.state {
             None => pb::SessionState::Unspecified,
@@ -151,15 +152,15 @@ impl Conditions {
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { conditions, order, limit, policies, watch } = arguments;
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let include_archived = conditions.archived;
-    let (parent_session_id, filter) = conditions.read(&mut client, Clock::default().now()).await?;
+    let (parent_session_id, filter) = conditions.read(&client, Clock::default().now()).await?;
     let filter = Some(filter);
     if watch {
         let request =
             pb::WatchSessionsRequest { parent_session_id, include_archived, filter, after_cursor: String::new() };
-        return follow(&mut client, &mut output, request).await;
+        return follow(&client, &mut output, request).await;
     }
     let order = match order {
         Order::Newest => pb::SessionOrder::NewestFirst,
@@ -183,7 +184,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let most = limit.map_or(most, |limit| limit as usize);
     let (mut sessions, mut listed) = (Vec::new(), 0);
     let has_more = loop {
-        let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         let has_more = page.sessions.len() > most - listed || !page.next_page_token.is_empty();
         let chosen: Vec<pb::Session> = page.sessions.into_iter().take(most - listed).collect();
         listed += chosen.len();
@@ -213,14 +214,10 @@ fn print(output: &mut Output, sessions: &[pb::Session]) -> anyhow::Result<()> {
 }
 
 /// Prints the list, and then a line for each change of it; as JSON the frames of the stream.
-async fn follow(
-    client: &mut Client,
-    output: &mut Output,
-    request: pb::WatchSessionsRequest,
-) -> anyhow::Result<ExitCode> {
-    let mut frames = client.sessions.watch_sessions(request).await?.into_inner();
+async fn follow(client: &Client, output: &mut Output, request: pb::WatchSessionsRequest) -> anyhow::Result<ExitCode> {
+    let mut frames = client.follow(request);
     let mut snapshot = Vec::new();
-    while let Some(response) = frames.message().await? {
+    while let Some(response) = frames.next().await? {
         if output.json() {
             output.message(&response)?;
         } else {

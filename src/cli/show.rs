@@ -1,10 +1,10 @@
 //! `longhand show`: prints the original history.
 
-use super::client::Client;
 use super::output::Output;
 use super::{Globals, ids, message_text};
 use crate::limits;
 use crate::pb;
+use longhand_client::Client;
 use std::process::ExitCode;
 
 /// Messages requested per page.
@@ -32,13 +32,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
     if !arguments.messages.is_empty() {
-        return named(&mut client, &mut output, session_id, arguments).await;
+        return named(&client, &mut output, session_id, arguments).await;
     }
-    let mut request = pb::ListMessagesRequest {
+    let request = pb::ListMessagesRequest {
         session_id,
         page_size: PAGE_SIZE,
         page_token: String::new(),
@@ -48,19 +48,16 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         exclude_records: false,
         client_id_prefix: arguments.client_id_prefix.clone(),
     };
-    loop {
-        let page = client.messages.list_messages(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         print(&mut output, &page.messages, arguments.records)?;
-        if page.next_page_token.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints messages by their ids, as many of them with each request as an answer has.
 async fn named(
-    client: &mut Client,
+    client: &Client,
     output: &mut Output,
     session_id: String,
     arguments: Arguments,
@@ -72,7 +69,7 @@ async fn named(
     while !ids.is_empty() {
         let later = ids.split_off(ids.len().min(limits::BATCH_GET_MESSAGES_MAX));
         let request = pb::BatchGetMessagesRequest { session_id: session_id.clone(), message_ids: ids };
-        let batch = client.messages.batch_get_messages(request).await?.into_inner();
+        let batch = client.call(request).await?;
         print(output, &batch.messages, arguments.records)?;
         ids = batch.remaining_message_ids.into_iter().chain(later).collect();
     }

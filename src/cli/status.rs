@@ -28,21 +28,21 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if arguments.metrics && globals.json {
         return Err(Usage("--metrics has a format of its own, and is not printed as JSON".to_owned()).into());
     }
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let mut is_healthy = true;
     match arguments.session {
         Some(session) => {
-            let session_id = ids::session(&mut client, &session).await?;
+            let session_id = ids::session(&client, &session).await?;
             let request = pb::GetSessionRequest { session_id };
-            let found = client.sessions.get_session(request).await?.into_inner();
+            let found = client.call(request).await?;
             if output.json() {
                 output.message(&found)?;
             } else {
                 let said = said::lines(&found);
                 let compacted = found.provider_compaction;
                 let session = found.session.unwrap_or_default();
-                let newest = compactions::newest(&mut client, &session.session_id).await?;
+                let newest = compactions::newest(&client, &session.session_id).await?;
                 let mut lines = lines_of(&session, newest.as_ref(), Clock::default().now());
                 lines.extend(session.thresholds.into_iter().filter_map(|it| Some(("window", it.unmet_message?))));
                 lines.extend(found.over_window.map(|reason| ("over window", over_window_text(&reason))));
@@ -52,7 +52,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             }
         }
         None => {
-            let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
+            let info = client.call(pb::GetServerInfoRequest {}).await?;
             is_healthy = info.write_state() == pb::WriteState::Accepted
                 && info.scheduler_failure.is_none()
                 && findings(&info) == 0;

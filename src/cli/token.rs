@@ -6,10 +6,11 @@ use super::output::{self, DIMMED, PLAIN, one_line};
 use super::table::{Column, Table};
 use super::times;
 use crate::clock::Clock;
+use crate::grpc::scopes;
+use crate::grpc::wire;
 use crate::model::access::Scope;
 use crate::model::time::Timestamp;
 use crate::pb;
-use crate::pb::scopes;
 use std::process::ExitCode;
 
 /// Placeholder for a missing value.
@@ -82,9 +83,9 @@ async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result
         scopes: arguments.scopes.iter().map(|one| scopes::scope(*one).into()).collect(),
         project: arguments.project,
         root_session_id: arguments.session,
-        expire_time: expires.map(pb::timestamp),
+        expire_time: expires.map(wire::timestamp),
     };
-    let created = globals.client().await?.access.create_access_token(request).await?.into_inner();
+    let created = globals.client().await?.call(request).await?;
     let mut output = globals.output();
     if output.json() {
         output.message(&created)?
@@ -96,7 +97,7 @@ async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result
 }
 
 async fn list(globals: &Globals) -> anyhow::Result<ExitCode> {
-    let listed = globals.client().await?.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
+    let listed = globals.client().await?.call(pb::ListAccessTokensRequest {}).await?;
     let mut output = globals.output();
     if output.json() {
         listed.access_tokens.iter().try_for_each(|token| output.message(token))?;
@@ -149,10 +150,10 @@ fn is_over(token: &pb::AccessToken, now: Timestamp) -> bool {
 }
 
 async fn revoke(globals: &Globals, token: String) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut ids = Vec::new();
     if !token.starts_with(PREFIX) {
-        let listed = client.access.list_access_tokens(pb::ListAccessTokensRequest {}).await?.into_inner();
+        let listed = client.call(pb::ListAccessTokensRequest {}).await?;
         let now = Clock::default().now();
         let is_valid = |one: &pb::AccessToken| one.revoke_time.is_none() && !is_over(one, now);
         let of_principal = |one: &pb::AccessToken| one.principal == token && is_valid(one);
@@ -164,7 +165,7 @@ async fn revoke(globals: &Globals, token: String) -> anyhow::Result<ExitCode> {
         );
     }
     let request = pb::RevokeAccessTokenRequest { access_token_id: ids.pop().unwrap_or(token) };
-    let revoked = client.access.revoke_access_token(request).await?.into_inner();
+    let revoked = client.call(request).await?;
     let mut output = globals.output();
     if output.json() {
         output.message(&revoked)?;

@@ -1,70 +1,7 @@
-//! Views as an agent receives them, and a check of their tool calls and results.
+//! A check of the tool calls and results of views.
 
-use super::Client;
 use crate::pb;
-use crate::pb::get_context_response::Frame;
 use crate::pb::part::Body;
-
-/// A whole view.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct View {
-    /// Header: the first frame.
-    pub(super) header: pb::ContextHeader,
-    /// The messages.
-    pub(super) messages: Vec<pb::ContextMessage>,
-    /// The messages in the format that was asked for.
-    pub(super) formatted: Vec<pb::FormattedMessage>,
-    /// End: the last frame.
-    pub(super) end: pb::ContextEnd,
-}
-
-/// Fetches a whole view.
-pub(super) async fn fetch(client: &mut Client, request: pb::GetContextRequest) -> anyhow::Result<View> {
-    let mut frames = client.contexts.get_context(request).await?.into_inner();
-    let mut view = View::default();
-    let mut complete = false;
-    while let Some(response) = frames.message().await? {
-        match response.frame {
-            Some(Frame::Header(header)) => view.header = header,
-            Some(Frame::Messages(page)) => {
-                view.messages.extend(page.messages);
-                view.formatted.extend(page.formatted_messages);
-            }
-            Some(Frame::End(end)) => {
-                view.end = end;
-                complete = true;
-            }
-            None => {}
-        }
-    }
-    anyhow::ensure!(complete, "the view ended before it was complete");
-    Ok(view)
-}
-
-/// Fetches the view that follows the held one. Only changed messages come over the wire.
-pub(super) async fn refresh(
-    client: &mut Client,
-    mut request: pb::GetContextRequest,
-    held: View,
-) -> anyhow::Result<View> {
-    if !held.header.view_hash.is_empty() {
-        request.known_view_hash = Some(held.header.view_hash.clone());
-        request.known_revision = Some(held.header.revision);
-    }
-    let mut view = fetch(client, request).await?;
-    let mut messages = held.messages;
-    messages.truncate(usize::try_from(view.header.known_message_count)?);
-    messages.append(&mut view.messages);
-    let expected = usize::try_from(view.header.message_count)?;
-    anyhow::ensure!(
-        messages.len() == expected,
-        "the view at revision {} should have {expected} messages and has {}",
-        view.header.revision,
-        messages.len()
-    );
-    view.messages = messages;
-    Ok(view)
-}
 
 /// Faults for which a provider would refuse the view: calls without a result directly after them, results without a
 /// call directly before them.

@@ -5,15 +5,15 @@ use super::detail::Detail;
 use super::event_text::{sentence, style};
 use super::message_text::{part_lines, role};
 use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word, wrapped};
-use super::{Client, Globals, failure, ids, who};
+use super::{Globals, failure, ids, who};
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::part::Body as PartBody;
 use crate::pb::subscribe_events_response::Frame;
 use anstyle::Style;
+use longhand_client::{Client, Follow};
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
-use tonic::Streaming;
 
 /// Maximum number of lines that are printed of a text that was not streamed.
 const LINES_MAX: usize = 12;
@@ -35,9 +35,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session = ids::optional_session(&mut client, arguments.session).await?;
+    let session = ids::optional_session(&client, arguments.session).await?;
     let mut following = Following::begin(client, session, &output).await?;
     if output.columns().is_some() {
         failure::note("follows new events; Ctrl-C ends it");
@@ -51,13 +51,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 /// The new events of one session or of all, as they are printed.
 pub(super) struct Following {
     client: Client,
-    frames: Streaming<pb::SubscribeEventsResponse>,
+    frames: Follow<pb::SubscribeEventsRequest>,
     page: Page,
 }
 
 impl Following {
     /// Follows from now on.
-    pub(super) async fn begin(mut client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
+    pub(super) async fn begin(client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
         let labels = match (&session, output.columns()) {
             (Some(_), _) => Labels::None,
             (None, Some(_)) => Labels::Short,
@@ -70,13 +70,14 @@ impl Following {
             include_content: !output.json(),
             ..pb::SubscribeEventsRequest::default()
         };
-        let frames = client.events.subscribe_events(request).await?.into_inner();
+        let mut frames = client.follow(request);
+        frames.begin().await?;
         Ok(Self { client, frames, page: Page { labels, columns: output.columns(), ..Page::default() } })
     }
 
     /// What comes next; none at the end of the stream.
     pub(super) async fn next(&mut self) -> anyhow::Result<Option<pb::SubscribeEventsResponse>> {
-        Ok(self.frames.message().await?)
+        Ok(self.frames.next().await?)
     }
 
     /// Prints what came.
@@ -89,7 +90,7 @@ impl Following {
             output.message(response)?;
         } else {
             if let Some(Frame::DraftDelta(words)) = &response.frame {
-                find_speaker(&mut self.client, &mut self.page, words).await;
+                find_speaker(&self.client, &mut self.page, words).await;
             }
             print(output, self.page.pieces(response))?;
         }
@@ -98,15 +99,15 @@ impl Following {
 }
 
 /// Finds out who writes a message that was begun before this command.
-async fn find_speaker(client: &mut Client, page: &mut Page, words: &pb::DraftDelta) {
+async fn find_speaker(client: &Client, page: &mut Page, words: &pb::DraftDelta) {
     if page.open.contains_key(&words.message_id) {
         return;
     }
     let (session_id, message_id) = (words.session_id.clone(), words.message_id.clone());
     let request = pb::GetMessageRequest { session_id, message_id };
     // Without an answer, the words have an unknown speaker.
-    let found = client.messages.get_message(request).await;
-    let message = found.ok().and_then(|found| found.into_inner().message);
+    let found = client.call(request).await;
+    let message = found.ok().and_then(|found| found.message);
     page.begin(&words.message_id, message.map_or("somebody".to_owned(), |message| speaker(&message)));
 }
 

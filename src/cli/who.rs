@@ -13,10 +13,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    let who = client.events.get_presence(pb::GetPresenceRequest { session_id }).await?.into_inner();
+    let session_id = ids::session(&client, &arguments.session).await?;
+    let who = client.call(pb::GetPresenceRequest { session_id }).await?;
     if output.json() {
         output.message(&who)?;
     } else {

@@ -52,7 +52,7 @@ impl Authority {
 }
 
 /// Starts a daemon on TLS, with more of the table of TLS. Returns its port and the authority of its certificate.
-fn start(home: &Path, more: &str) -> (Daemon, u16, CertificateDer<'static>) {
+pub(crate) fn start(home: &Path, more: &str) -> (Daemon, u16, CertificateDer<'static>) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let file = |name: &str| home.join(name).display().to_string();

@@ -15,6 +15,7 @@ mod carried;
 mod chains;
 mod checkpoints;
 mod cli;
+mod client;
 mod client_id_prefix;
 mod clocks;
 mod compaction;

@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 
 /// The crates of the product, with the folder of each. What one may use of another is in their `Cargo.toml`s, so that the
 /// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
-const CRATES: [(&str, &str); 12] = [
+const CRATES: [(&str, &str); 16] = [
+    ("model", "crates/model/src"),
+    ("words", "crates/words/src"),
+    ("client", "crates/client/src"),
     ("core", "crates/core/src"),
     ("presets", "crates/presets/src"),
     ("extractive", "crates/extractive/src"),

@@ -1,8 +1,7 @@
 //! The codec of the services. A request is decoded only once it is known what it grows to, that no list in it has more
 //! elements than it may have, and that there is memory for all of it.
 
-use super::measure::{self, Shape, TooMany};
-use longhand_model::limits::REQUEST_VALUES_MAX;
+use super::measure::{self, REQUEST_VALUES_MAX, Shape, TooMany};
 use prost::Name;
 use std::sync::OnceLock;
 use tonic::Status;

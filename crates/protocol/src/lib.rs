@@ -1,10 +1,10 @@
-//! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`, and the codec that bounds what a
-//! request grows to.
+//! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`, the calls by their requests, the
+//! reasons of errors, and the codec that bounds what a request grows to.
 
+pub mod call;
 pub mod codec;
-mod convert;
 pub mod measure;
-pub mod scopes;
+pub mod reason;
 
 #[expect(
     clippy::allow_attributes,
@@ -15,8 +15,6 @@ pub mod scopes;
 mod generated {
     tonic::include_proto!("longhand.v1");
 }
-
-use longhand_model::time::Timestamp;
 
 pub use generated::*;
 
@@ -31,12 +29,3 @@ pub const TENANT_HEADER: &str = "longhand-tenant";
 
 /// The header with the number of the run on whose behalf a call is made.
 pub const RUN_EPOCH_HEADER: &str = "longhand-run-epoch";
-
-/// Microseconds per second.
-const MICROS: i64 = 1_000_000;
-
-/// A time on the wire.
-pub fn timestamp(time: Timestamp) -> prost_types::Timestamp {
-    let nanos = i32::try_from(time.0.rem_euclid(MICROS) * 1_000).unwrap_or_default();
-    prost_types::Timestamp { seconds: time.0.div_euclid(MICROS), nanos }
-}

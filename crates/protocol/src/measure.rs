@@ -2,7 +2,6 @@
 //! all of it. A list of numbers in memory takes several times the bytes that it is sent in, compression makes those a
 //! thousand times shorter, and a message takes hundreds of times the two bytes that it can have on the wire.
 
-use longhand_model::limits::REQUEST_VALUES_MAX;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
@@ -12,6 +11,8 @@ use std::sync::LazyLock;
 pub static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(super::DESCRIPTORS).expect("the build wrote these descriptors"));
 
+/// Messages and elements of lists that a request has at most, inside of each other: each takes memory, whatever its bytes.
+pub const REQUEST_VALUES_MAX: usize = 266_240;
 /// Messages inside of others up to which the library decodes.
 const DEPTH_MAX: u32 = 100;
 /// Fields of one message that are counted, at most.

@@ -1,11 +1,9 @@
 //! An agent of the demo: requests the view before each reply, and appends the messages of its script.
 
 use super::sample::{self, Step, Turn};
-use crate::cli::client::Client;
-use crate::cli::failure;
-use crate::cli::view::{self, View};
 use crate::pb;
 use anyhow::Context;
+use longhand_client::{Client, Reason, View};
 use std::time::Duration;
 
 /// Timeout of a view request that waits for a pending compaction, in seconds.
@@ -20,8 +18,6 @@ const ANSWER_SHARE: u32 = 4;
 const ANSWER_TIME_MIN: Duration = Duration::from_secs(1);
 /// Lease of a run, beside the time that people have for an answer.
 const RUN_TIME: Duration = Duration::from_secs(120);
-/// Reason of the refusal of a run while another one goes on.
-const RUN_ACTIVE: &str = "RUN_ACTIVE";
 
 /// The messages that an agent wrote, and the views that it was given.
 #[derive(Default)]
@@ -96,7 +92,7 @@ impl Agent {
         if let Some(epoch) = epoch {
             let session_id = self.session_id.clone();
             let request = pb::ReleaseRunRequest { session_id, epoch, ..pb::ReleaseRunRequest::default() };
-            self.client.runs.release_run(request).await?;
+            self.client.call(request).await?;
             // The other one may be next.
             self.pause().await;
         }
@@ -112,12 +108,12 @@ impl Agent {
                 lease_timeout: prost_types::Duration::try_from(RUN_TIME + pace.answer).ok(),
                 ..pb::AcquireRunRequest::default()
             };
-            match self.client.runs.acquire_run(request).await {
-                Ok(acquired) => return Ok(acquired.into_inner().run.map(|run| run.epoch)),
-                Err(status) if failure::reason(&status).as_deref() == Some(RUN_ACTIVE) => {
+            match self.client.call(request).await {
+                Ok(acquired) => return Ok(acquired.run.map(|run| run.epoch)),
+                Err(error) if error.reason() == Some(Reason::RunActive) => {
                     tokio::time::sleep(pace.act).await;
                 }
-                Err(status) => return Err(status.into()),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -153,10 +149,10 @@ impl Agent {
         let session_id = self.session_id.clone();
         let question = Some(sample::question(question, call_of, step, pace.answer));
         let request = pb::RequestApprovalRequest { session_id: session_id.clone(), question, ..Default::default() };
-        let asked = self.client.approvals.request_approval(request).await?.into_inner().approval.unwrap_or_default();
+        let asked = self.client.call(request).await?.approval.unwrap_or_default();
         let request = pb::GetApprovalRequest { session_id, approval_id: asked.approval_id };
         loop {
-            let answered = self.client.approvals.get_approval(request.clone()).await?.into_inner().approval;
+            let answered = self.client.call(request.clone()).await?.approval;
             if let Some(end) = answered.and_then(|approval| approval.end) {
                 return Ok(end.choice.as_deref() == Some(sample::ALLOWED));
             }
@@ -181,7 +177,7 @@ impl Agent {
             finish: Some(finish.clone()),
             ..pb::FinishMessageRequest::default()
         };
-        self.client.messages.finish_message(request).await?;
+        self.client.call(request).await?;
         reply.finish = Some(finish);
         self.played.sent.push(reply);
         Ok(())
@@ -199,7 +195,7 @@ impl Agent {
                 delta: word.to_owned(),
                 ..pb::AppendDraftRequest::default()
             };
-            offset_bytes = self.client.messages.append_draft(request).await?.into_inner().length_bytes;
+            offset_bytes = self.client.call(request).await?.length_bytes;
             tokio::time::sleep(pace.act / WORDS_A_PACE).await;
         }
         Ok(())
@@ -218,7 +214,7 @@ impl Agent {
             parts: reply.parts.clone(),
             ..pb::AppendPartsRequest::default()
         };
-        self.client.messages.append_parts(parts).await?;
+        self.client.call(parts).await?;
         Ok(())
     }
 
@@ -230,7 +226,7 @@ impl Agent {
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
             ..pb::GetContextRequest::default()
         };
-        self.held = view::refresh(&mut self.client, request, std::mem::take(&mut self.held)).await?;
+        self.held = self.client.refresh_view(request, &self.held).await?;
         let header = &self.held.header;
         let usage = pb::Usage {
             input_tokens: header.estimated_tokens,
@@ -259,7 +255,7 @@ impl Agent {
             messages: vec![message],
             ..pb::AppendMessagesRequest::default()
         };
-        self.client.messages.append_messages(request).await?;
+        self.client.call(request).await?;
         Ok(())
     }
 }

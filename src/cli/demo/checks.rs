@@ -1,12 +1,12 @@
 //! Checks at the end of the demo.
 
 use super::agent::AgentRecord;
-use crate::cli::client::Client;
 use crate::cli::output::count;
-use crate::cli::view::{self, pairing_faults};
+use crate::cli::view::pairing_faults;
 use crate::pb;
 use crate::pb::check_integrity_response::Item;
 use crate::pb::event::Body;
+use longhand_client::Client;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -32,26 +32,18 @@ fn check(what: &'static str, result: Result<String, String>) -> Check {
 }
 
 /// Lists the history, and compares it with the messages that the agents sent.
-pub(super) async fn history(client: &mut Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
+pub(super) async fn history(client: &Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
     let stored = messages(client, session_id).await?;
     Ok(check("the history has every sent message once, in its writer's order", same_history(&stored, played)))
 }
 
-async fn messages(client: &mut Client, session_id: &str) -> anyhow::Result<Vec<pb::Message>> {
-    let mut request = pb::ListMessagesRequest {
+async fn messages(client: &Client, session_id: &str) -> anyhow::Result<Vec<pb::Message>> {
+    let request = pb::ListMessagesRequest {
         session_id: session_id.to_owned(),
         page_size: PAGE_SIZE,
         ..pb::ListMessagesRequest::default()
     };
-    let mut messages = Vec::new();
-    loop {
-        let page = client.messages.list_messages(request.clone()).await?.into_inner();
-        messages.extend(page.messages);
-        if page.next_page_token.is_empty() {
-            return Ok(messages);
-        }
-        request.page_token = page.next_page_token;
-    }
+    Ok(client.pages(request).all(|page| page.messages).await?)
 }
 
 fn same_history(stored: &[pb::Message], played: &[AgentRecord]) -> Result<String, String> {
@@ -112,7 +104,7 @@ fn as_sent(message: &pb::Message) -> pb::NewMessage {
 }
 
 /// Lists the events, and compares them with those that the watcher received.
-pub(super) async fn events(client: &mut Client, session_id: &str, watched: &[pb::Event]) -> anyhow::Result<Check> {
+pub(super) async fn events(client: &Client, session_id: &str, watched: &[pb::Event]) -> anyhow::Result<Check> {
     let mut request = pb::ListEventsRequest {
         session_id: Some(session_id.to_owned()),
         page_size: PAGE_SIZE,
@@ -121,7 +113,7 @@ pub(super) async fn events(client: &mut Client, session_id: &str, watched: &[pb:
     };
     let mut listed = Vec::new();
     loop {
-        let page = client.events.list_events(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         listed.extend(page.events);
         if page.next_cursor.is_empty() {
             break;
@@ -155,7 +147,7 @@ pub(super) fn views(played: &[AgentRecord]) -> Check {
 }
 
 /// Requests every view that an agent was given again, by its revision.
-pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
+pub(super) async fn same_views(client: &Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
     let mut wrong = Vec::new();
     let mut asked = 0;
     for served in played.iter().flat_map(|played| &played.views) {
@@ -164,7 +156,7 @@ pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[
             as_of_revision: Some(served.header.revision),
             ..pb::GetContextRequest::default()
         };
-        let again = view::fetch(client, request).await?;
+        let again = client.view(request).await?;
         asked += 1;
         let same_hash = again.header.view_hash == served.header.view_hash;
         if !same_hash || again.messages != served.messages || again.end != served.end {
@@ -213,11 +205,11 @@ fn ended_once(events: &[pb::Event]) -> Result<String, String> {
 }
 
 /// Lets the daemon check its hash chains.
-pub(super) async fn integrity(client: &mut Client) -> anyhow::Result<Check> {
+pub(super) async fn integrity(client: &Client) -> anyhow::Result<Check> {
     let request = pb::CheckIntegrityRequest { session_id: None };
-    let mut responses = client.admin.check_integrity(request).await?.into_inner();
+    let mut responses = client.stream(request).await?;
     let mut result = Err("the check ended before it was complete".to_owned());
-    while let Some(response) = responses.message().await? {
+    while let Some(response) = responses.next().await? {
         match response.item {
             Some(Item::Finding(finding)) => {
                 result = Err(format!("#{}: {}", finding.revision, finding.message));

@@ -1,8 +1,8 @@
 //! The demo's own daemon: a child process with its data in a temporary folder.
 
-use crate::cli::address::Address;
-use crate::cli::start;
+use crate::cli::{globals, start};
 use anyhow::Context;
+use longhand_client::{Address, Client, Target};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -43,8 +43,13 @@ impl Daemon {
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let folder = Folder { path, keep: false };
         let child = start::daemon(&folder.path, false).await?;
-        let address = Address::of_socket(&folder.path.join("longhand.sock"));
+        let address = Address::of_data_dir(&folder.path);
         Ok(Self { child, folder, address })
+    }
+
+    /// A client of it, by its name.
+    pub(super) async fn connect(&self, actor: &str) -> anyhow::Result<Client> {
+        Ok(globals::connect(Target::local(self.address.clone()), actor).await?)
     }
 
     /// Folder with its data.

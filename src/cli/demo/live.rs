@@ -4,7 +4,6 @@ use super::agent::{Agent, Pace};
 use super::daemon::Daemon;
 use super::sample;
 use super::watcher::wait_until_idle;
-use crate::cli::client::{Client, Target};
 use crate::cli::output::{HEADING, Output, one_line};
 use crate::cli::watch::Following;
 use crate::cli::{Globals, console, failure, welcome};
@@ -12,6 +11,7 @@ use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::subscribe_events_response::Frame;
 use anyhow::Context as _;
+use longhand_client::Client;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -47,9 +47,9 @@ async fn end(daemon: Daemon, mut output: Output) -> anyhow::Result<ExitCode> {
 
 /// Prints what two agents do, answers their question with what is typed, and says at the end what to do next.
 async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Output) -> anyhow::Result<()> {
-    let connect = async |name: &'static str| Client::connect(&Target::local(&daemon.address), name).await;
-    let mut person = connect("you").await?;
-    let link = console::link(&mut person, &daemon.address).await?;
+    let connect = async |name| daemon.connect(name).await;
+    let person = connect("you").await?;
+    let link = console::link(&person, &daemon.address).await?;
     for line in [
         "Two agents, one in a terminal and one in an editor, work on one session; its daemon compacts the view that they \
          get while they do. Open this link in a browser, within two minutes, to see history and view side by side:",
@@ -64,10 +64,10 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
     let mut following = Following::begin(connect("terminal").await?, Some(session_id.to_owned()), output).await?;
     let agent = async |name| anyhow::Ok(Agent::new(name, connect(name).await?, session_id).at_pace(pace));
     let (terminal, editor) = (agent("terminal").await?, agent("editor").await?);
-    let mut onlooker = connect("demo").await?;
+    let onlooker = connect("demo").await?;
     let playing = async {
         tokio::try_join!(terminal.play(scripts[0]), editor.play(scripts[1]))?;
-        wait_until_idle(&mut onlooker, session_id).await
+        wait_until_idle(&onlooker, session_id).await
     };
     tokio::pin!(playing);
     let mut typed = typed_lines();
@@ -84,7 +84,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
                     seen = event.revision;
                     match event.body {
                         Some(Body::ApprovalRequested(asked)) => {
-                            waiting = ask(&mut person, session_id, asked.approval_id, output).await?;
+                            waiting = ask(&person, session_id, asked.approval_id, output).await?;
                         }
                         Some(Body::ApprovalEnded(_)) => waiting = None,
                         Some(_) | None => {}
@@ -92,7 +92,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
                 }
             }
             Some(line) = typed.recv(), if waiting.is_some() => if let Some(approval) = &waiting {
-                answer(&mut person, approval, &line).await;
+                answer(&person, approval, &line).await;
             }
         }
     }
@@ -121,13 +121,13 @@ fn typed_lines() -> UnboundedReceiver<String> {
 
 /// Prints a question, unless somebody answered it meanwhile.
 async fn ask(
-    client: &mut Client,
+    client: &Client,
     session_id: &str,
     approval_id: String,
     output: &mut Output,
 ) -> anyhow::Result<Option<pb::Approval>> {
     let request = pb::GetApprovalRequest { session_id: session_id.to_owned(), approval_id };
-    let approval = client.approvals.get_approval(request).await?.into_inner().approval.unwrap_or_default();
+    let approval = client.call(request).await?.approval.unwrap_or_default();
     if approval.end.is_some() {
         return Ok(None);
     }
@@ -146,7 +146,7 @@ async fn ask(
 }
 
 /// Answers with the choice that begins with what was typed.
-async fn answer(client: &mut Client, approval: &pb::Approval, typed: &str) {
+async fn answer(client: &Client, approval: &pb::Approval, typed: &str) {
     let typed = typed.trim().to_lowercase();
     let choices = approval.question.iter().flat_map(|question| &question.choices);
     let choice = choices.map(|choice| &choice.id).find(|id| !typed.is_empty() && id.starts_with(&typed));
@@ -158,7 +158,7 @@ async fn answer(client: &mut Client, approval: &pb::Approval, typed: &str) {
         ..pb::AnswerApprovalRequest::default()
     };
     // Somebody else may have been faster.
-    if let Err(refused) = client.approvals.answer_approval(request).await {
+    if let Err(refused) = client.call(request).await {
         failure::note(&failure::sentence(&refused));
     }
 }

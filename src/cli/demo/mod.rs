@@ -7,19 +7,18 @@ mod live;
 mod sample;
 mod watcher;
 
-use super::client::Target;
+use super::Globals;
 use super::context::{heading, headline};
 use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
 use super::signals::{INTERRUPTED, Signals};
-use super::view::{self, View};
-use super::{Client, Globals};
 use crate::pb;
 use crate::pb::event::Body;
 use agent::{Agent, AgentRecord};
 use anyhow::Context;
 use checks::Check;
 use daemon::Daemon;
+use longhand_client::{Client, View};
 use serde::Serialize;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -88,8 +87,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
     };
     let daemon = Daemon::start().await?;
-    let mut client = Client::connect(&Target::local(&daemon.address), "demo").await?;
-    let session = create_session(&mut client).await?;
+    let client = daemon.connect("demo").await?;
+    let session = create_session(&client).await?;
     if arguments.is_live(globals) {
         let time = Duration::from_secs(arguments.seconds);
         return live::run(globals, daemon, &session.session_id, time, interrupted).await;
@@ -104,22 +103,22 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 async fn check(
     globals: &Globals,
     daemon: Daemon,
-    mut client: Client,
+    client: Client,
     session_id: &str,
     keep: bool,
 ) -> anyhow::Result<ExitCode> {
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
-    let (played, watched) = play(&daemon, &mut client, session_id, output).await?;
+    let (played, watched) = play(&daemon, &client, session_id, output).await?;
     let Watched { events, mut output } = watched;
-    show_compaction(&mut client, session_id, &events, &mut output).await?;
+    show_compaction(&client, session_id, &events, &mut output).await?;
     let mut checks = vec![
-        checks::history(&mut client, session_id, &played).await?,
-        checks::events(&mut client, session_id, &events).await?,
+        checks::history(&client, session_id, &played).await?,
+        checks::events(&client, session_id, &events).await?,
         checks::views(&played),
-        checks::same_views(&mut client, session_id, &played).await?,
+        checks::same_views(&client, session_id, &played).await?,
         checks::compactions(&events),
-        checks::integrity(&mut client).await?,
+        checks::integrity(&client).await?,
     ];
     let server = daemon.address.to_string();
     let kept = if keep {
@@ -142,7 +141,7 @@ async fn check(
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn create_session(client: &mut Client) -> anyhow::Result<pb::Session> {
+async fn create_session(client: &Client) -> anyhow::Result<pb::Session> {
     let request = pb::CreateSessionRequest {
         client_id: Some("demo".to_owned()),
         title: "tidewater: the next tide".to_owned(),
@@ -155,7 +154,7 @@ async fn create_session(client: &mut Client) -> anyhow::Result<pb::Session> {
         }),
         ..pb::CreateSessionRequest::default()
     };
-    Ok(client.sessions.create_session(request).await?.into_inner().session.unwrap_or_default())
+    Ok(client.call(request).await?.session.unwrap_or_default())
 }
 
 fn introduce(output: &mut Output, daemon: &Daemon, session_id: &str) -> anyhow::Result<()> {
@@ -177,14 +176,13 @@ fn introduce(output: &mut Output, daemon: &Daemon, session_id: &str) -> anyhow::
 /// Runs both agents while the user interface watches, until no compaction is pending.
 async fn play(
     daemon: &Daemon,
-    client: &mut Client,
+    client: &Client,
     session_id: &str,
     output: Output,
 ) -> anyhow::Result<([AgentRecord; 2], Watched)> {
-    let terminal =
-        Agent::new("terminal", Client::connect(&Target::local(&daemon.address), "terminal").await?, session_id);
-    let editor = Agent::new("editor", Client::connect(&Target::local(&daemon.address), "editor").await?, session_id);
-    let interface = Client::connect(&Target::local(&daemon.address), "interface").await?;
+    let terminal = Agent::new("terminal", daemon.connect("terminal").await?, session_id);
+    let editor = Agent::new("editor", daemon.connect("editor").await?, session_id);
+    let interface = daemon.connect("interface").await?;
     let (last, last_seen) = watch::channel(None);
     let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
     let working = async {
@@ -201,7 +199,7 @@ async fn play(
 
 /// Shows the view before the first compaction, and after it.
 async fn show_compaction(
-    client: &mut Client,
+    client: &Client,
     session_id: &str,
     events: &[pb::Event],
     output: &mut Output,
@@ -213,7 +211,7 @@ async fn show_compaction(
             as_of_revision: Some(revision),
             ..pb::GetContextRequest::default()
         };
-        let view = view::fetch(client, request).await?;
+        let view = client.view(request).await?;
         output.line("")?;
         output.wrapped_line(&format!("The view {when} the first compaction: {}", headline(&view.header)), "  ")?;
         if !view.header.fits {

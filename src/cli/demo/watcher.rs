@@ -1,6 +1,5 @@
 //! User interface of the demo: follows the session's events, and prints those that a user interface shows.
 
-use crate::cli::client::Client;
 use crate::cli::compactions;
 use crate::cli::detail::Detail;
 use crate::cli::event_text::sentence;
@@ -9,6 +8,7 @@ use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
+use longhand_client::Client;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ pub(super) struct Watched {
 /// Follows a session from its first event, until it has reached the revision in `last`, once that is set, and every
 /// started compaction has ended.
 pub(super) async fn follow(
-    mut client: Client,
+    client: Client,
     session_id: String,
     mut last: watch::Receiver<Option<i64>>,
     mut output: Output,
@@ -38,7 +38,7 @@ pub(super) async fn follow(
         start: Some(Start::FromBeginning(true)),
         ..pb::SubscribeEventsRequest::default()
     };
-    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut frames = client.follow(request);
     let mut events: Vec<pb::Event> = Vec::new();
     loop {
         let seen = events.last().map_or(0, |event| event.revision);
@@ -46,7 +46,7 @@ pub(super) async fn follow(
             return Ok(Watched { events, output });
         }
         let response = tokio::select! {
-            response = frames.message() => response?,
+            response = frames.next() => response?,
             changed = last.changed() => {
                 changed?;
                 continue;
@@ -63,11 +63,11 @@ pub(super) async fn follow(
 }
 
 /// Waits until no compaction is pending. Returns the session's revision then.
-pub(super) async fn wait_until_idle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
+pub(super) async fn wait_until_idle(client: &Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
         if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
             let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
-            return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
+            return Ok(client.call(request).await?.session.unwrap_or_default().revision);
         }
         tokio::time::sleep(SETTLE_INTERVAL).await;
     }

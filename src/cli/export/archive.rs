@@ -1,9 +1,9 @@
 //! Archives: the whole session as JSON lines, which another daemon imports.
 
-use crate::cli::client::Client;
 use crate::cli::{Globals, ids};
 use crate::pb;
 use anyhow::Context;
+use longhand_client::Client;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -18,16 +18,16 @@ fn partial(path: &Path) -> PathBuf {
 }
 
 pub(super) async fn run(globals: &Globals, session: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
-    let session_id = ids::session(&mut client, session).await?;
+    let client = globals.client().await?;
+    let session_id = ids::session(&client, session).await?;
     match output {
-        None => write(&mut client, session_id, &mut io::stdout().lock()).await?,
+        None => write(&client, session_id, &mut io::stdout().lock()).await?,
         Some(path) => {
             let unfinished = partial(path);
             let what = || format!("cannot write {}", path.display());
             // What a session says is for its owner alone.
             let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished);
-            let written = write_file(&mut client, session_id, file.with_context(what)?).await;
+            let written = write_file(&client, session_id, file.with_context(what)?).await;
             if let Err(error) = written {
                 drop(std::fs::remove_file(&unfinished));
                 return Err(error).with_context(what);
@@ -38,16 +38,16 @@ pub(super) async fn run(globals: &Globals, session: &str, output: Option<&Path>)
     Ok(ExitCode::SUCCESS)
 }
 
-async fn write_file(client: &mut Client, session_id: String, file: File) -> anyhow::Result<()> {
+async fn write_file(client: &Client, session_id: String, file: File) -> anyhow::Result<()> {
     let mut writer = BufWriter::new(file);
     write(client, session_id, &mut writer).await?;
     Ok(writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?)
 }
 
 /// Writes the archive of a session as it comes.
-async fn write(client: &mut Client, session_id: String, to: &mut dyn Write) -> anyhow::Result<()> {
-    let mut pieces = client.archives.export_session(pb::ExportSessionRequest { session_id }).await?.into_inner();
-    while let Some(piece) = pieces.message().await? {
+async fn write(client: &Client, session_id: String, to: &mut dyn Write) -> anyhow::Result<()> {
+    let mut pieces = client.stream(pb::ExportSessionRequest { session_id }).await?;
+    while let Some(piece) = pieces.next().await? {
         to.write_all(&piece.data)?;
     }
     Ok(to.flush()?)

@@ -1,12 +1,12 @@
 //! The formats of other agents and the documents for people: a thin layer over the writers of `interop`.
 
 use super::session;
-use crate::cli::client::Client;
 use crate::cli::failure::note;
 use crate::interop;
 use crate::interop::export::{self, Look, Report};
 use crate::telemetry::escape;
 use anyhow::Context as _;
+use longhand_client::Client;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -26,7 +26,7 @@ pub(super) enum Target {
 
 /// Writes a session to a new file, or to standard output.
 pub(super) async fn run(
-    client: &mut Client,
+    client: &Client,
     session_id: String,
     target: Target,
     output: Option<&Path>,

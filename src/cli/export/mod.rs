@@ -61,7 +61,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let Some(target) = target else {
         return archive::run(globals, &arguments.session, arguments.output.as_deref()).await;
     };
-    let mut client = globals.client().await?;
-    let session_id = ids::session(&mut client, &arguments.session).await?;
-    formats::run(&mut client, session_id, target, arguments.output.as_deref()).await
+    let client = globals.client().await?;
+    let session_id = ids::session(&client, &arguments.session).await?;
+    formats::run(&client, session_id, target, arguments.output.as_deref()).await
 }

@@ -1,7 +1,7 @@
 //! Reads a session over the API, as the writers of `interop` take it.
 
-use crate::cli::client::Client;
 use crate::cli::compactions;
+use crate::grpc::wire;
 use crate::interop::export::{Compaction, Message, Session, Status};
 use crate::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
 use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step};
@@ -9,14 +9,15 @@ use crate::model::part::{ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::part::Body;
+use longhand_client::Client;
 
 /// Messages requested per page.
 const PAGE_SIZE: i32 = 500;
 
 /// A session as of one revision, and the number of sessions of its sub-agents.
-pub(super) async fn read(client: &mut Client, session_id: String) -> anyhow::Result<(Session, usize)> {
+pub(super) async fn read(client: &Client, session_id: String) -> anyhow::Result<(Session, usize)> {
     let request = pb::GetSessionRequest { session_id: session_id.clone() };
-    let session = client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default();
+    let session = client.call(request).await?.session.unwrap_or_default();
     let messages = messages(client, &session_id, session.revision).await?;
     let done = compactions::all(client, &session_id).await?;
     let compactions = done.into_iter().rev().filter_map(|compaction| done_compaction(compaction, session.revision));
@@ -34,8 +35,8 @@ pub(super) async fn read(client: &mut Client, session_id: String) -> anyhow::Res
     Ok((session, children))
 }
 
-async fn messages(client: &mut Client, session_id: &str, revision: i64) -> anyhow::Result<Vec<Message>> {
-    let mut request = pb::ListMessagesRequest {
+async fn messages(client: &Client, session_id: &str, revision: i64) -> anyhow::Result<Vec<Message>> {
+    let request = pb::ListMessagesRequest {
         session_id: session_id.to_owned(),
         page_size: PAGE_SIZE,
         page_token: String::new(),
@@ -46,18 +47,15 @@ async fn messages(client: &mut Client, session_id: &str, revision: i64) -> anyho
         client_id_prefix: String::new(),
     };
     let mut messages = Vec::new();
-    loop {
-        let page = client.messages.list_messages(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         messages.extend(page.messages.into_iter().map(message));
-        if page.next_page_token.is_empty() {
-            return Ok(messages);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(messages)
 }
 
-async fn children(client: &mut Client, session_id: &str) -> anyhow::Result<usize> {
-    let mut request = pb::ListSessionsRequest {
+async fn children(client: &Client, session_id: &str) -> anyhow::Result<usize> {
+    let request = pb::ListSessionsRequest {
         page_size: 1000,
         page_token: String::new(),
         parent_session_id: Some(session_id.to_owned()),
@@ -65,14 +63,11 @@ async fn children(client: &mut Client, session_id: &str) -> anyhow::Result<usize
         ..pb::ListSessionsRequest::default()
     };
     let mut children = 0;
-    loop {
-        let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         children += page.sessions.len();
-        if page.next_page_token.is_empty() {
-            return Ok(children);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(children)
 }
 
 fn done_compaction(compaction: pb::Compaction, revision: i64) -> Option<Compaction> {
@@ -147,7 +142,7 @@ fn end(finish: pb::Finish) -> NewFinish {
         pb::FinishReason::Error => Some(FinishReason::Error),
         pb::FinishReason::Aborted => Some(FinishReason::Aborted),
     };
-    NewFinish { reason, detail: finish.detail, usage: finish.usage.map(Into::into), view: None }
+    NewFinish { reason, detail: finish.detail, usage: finish.usage.map(wire::read_usage), view: None }
 }
 
 fn status(status: pb::MessageStatus) -> Status {
@@ -189,7 +184,7 @@ fn part(part: pb::Part) -> NewPart {
         Some(Body::Media(source)) => PartBody::Media(media(source)),
         Some(Body::Marker(marker)) => PartBody::Marker(Marker { name: marker.name, text: marker.text }),
         Some(Body::Step(step)) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(Into::into) })
+            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
         }
         Some(Body::Opaque(opaque)) => {
             PartBody::Opaque(Opaque { provider: opaque.provider, kind: opaque.kind, data: opaque.data })

@@ -39,8 +39,8 @@ pub(super) async fn run(globals: &Globals, path: &Path) -> anyhow::Result<()> {
         let (bytes, limit) = (data.len(), limits::REQUEST_BYTES_MAX);
         return Err(Usage(format!("{}: {bytes} bytes after compression, and {limit} at most", path.display())).into());
     }
-    let mut client = globals.client().await?;
-    let answer = client.archives.import_session(pb::ImportSessionRequest { data }).await?.into_inner();
+    let client = globals.client().await?;
+    let answer = client.call(pb::ImportSessionRequest { data }).await?;
     let session = answer.session.as_ref().map(|session| session.session_id.clone()).unwrap_or_default();
     let written = i64::try_from(answer.session_ids.len()).unwrap_or(i64::MAX);
     let line = match answer.existed {

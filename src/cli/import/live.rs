@@ -3,9 +3,10 @@
 use super::plan::Turn;
 use super::play::{Ids, Player};
 use crate::cli::output::hex;
-use crate::cli::view::{self, View};
+use crate::cli::view;
 use crate::pb;
 use anyhow::Context;
+use longhand_client::View;
 use serde::Serialize;
 use std::io::Write;
 
@@ -66,14 +67,14 @@ impl Player {
 
     /// Ids of the entries that an earlier, interrupted import wrote.
     async fn known_entries(&mut self, session_id: &str) -> anyhow::Result<Ids> {
-        let mut request = pb::ListMessagesRequest {
+        let request = pb::ListMessagesRequest {
             session_id: session_id.to_owned(),
             page_size: PAGE_SIZE,
             ..pb::ListMessagesRequest::default()
         };
         let mut known = Ids::new();
-        loop {
-            let page = self.client.messages.list_messages(request.clone()).await?.into_inner();
+        let mut pages = self.client.pages(request);
+        while let Some(page) = pages.next().await? {
             // Messages that a fork inherited belong to another session; this import does not write them.
             let own = page.messages.into_iter().filter(|message| message.session_id == session_id);
             for message in own {
@@ -83,11 +84,8 @@ impl Player {
                 }
                 known.insert(client_id, message.message_id);
             }
-            if page.next_page_token.is_empty() {
-                return Ok(known);
-            }
-            request.page_token = page.next_page_token;
         }
+        Ok(known)
     }
 
     /// Requests the view as an agent does before a reply. If it does not fit, the request waits for the pending
@@ -100,7 +98,7 @@ impl Player {
             ..pb::GetContextRequest::default()
         };
         let (began, held_count) = (self.clock.now(), held.messages.len());
-        let view = view::refresh(&mut self.client, request, held).await.context("the context was refused")?;
+        let view = self.client.refresh_view(request, &held).await.context("the context was refused")?;
         let micros = self.clock.now().0 - began.0;
         let faults = view::pairing_faults(&view.messages);
         self.report.contexts.add(view.header.fits, faults.len(), micros);

@@ -1,6 +1,7 @@
 //! Plan of an import: sessions, forks and children, and the entries of each, in order.
 
 use super::source::Source;
+use crate::grpc::wire;
 use crate::interop::{Entry, ImportedCompaction, ImportedEdit, Transcript};
 use crate::limits;
 use crate::model::ids::client_id_defect;
@@ -275,9 +276,9 @@ pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
         match entry {
             Entry::Message { message, .. } => {
                 last.clone_from(&message.client_id);
-                batches.append(message.into());
+                batches.append(wire::new_message(message));
             }
-            Entry::Record { message, .. } => batches.append(message.into()),
+            Entry::Record { message, .. } => batches.append(wire::new_message(message)),
             Entry::Compaction(compaction) => {
                 seen += 1;
                 let (supply, record) = supply(compaction, last.as_deref());
@@ -311,13 +312,13 @@ fn supply(compaction: ImportedCompaction, last: Option<&str>) -> (Supply, pb::Ne
         tail_start: compaction.first_kept_client_id,
         until,
     };
-    (supply, compaction.record.into())
+    (supply, wire::new_message(compaction.record))
 }
 
 fn edit(imported: ImportedEdit) -> (Edit, pb::NewMessage) {
     let ImportedEdit { client_id, line, target_client_id, parts, record } = imported;
-    let parts = parts.into_iter().map(Into::into).collect();
-    (Edit { client_id, line, target: target_client_id, parts }, record.into())
+    let parts = parts.into_iter().map(wire::new_part).collect();
+    (Edit { client_id, line, target: target_client_id, parts }, wire::new_message(record))
 }
 
 /// Collects messages into requests as large as the daemon accepts.
@@ -364,8 +365,10 @@ pub(super) struct Turn {
 /// Writes of an agent, one by one. A compaction of the agent is reduced to its record.
 pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
     let turn = |entry| match entry {
-        Entry::Message { message, .. } | Entry::Record { message, .. } => Turn { edit: None, message: message.into() },
-        Entry::Compaction(compaction) => Turn { edit: None, message: compaction.record.into() },
+        Entry::Message { message, .. } | Entry::Record { message, .. } => {
+            Turn { edit: None, message: wire::new_message(message) }
+        }
+        Entry::Compaction(compaction) => Turn { edit: None, message: wire::new_message(compaction.record) },
         Entry::Edit(imported) => {
             let (edit, message) = edit(imported);
             Turn { edit: Some(edit), message }

@@ -2,7 +2,6 @@
 
 use super::plan::{self, Combination, Edit, Group, PlannedSession, SessionOrigin, Step, Supply};
 use super::report::{Progress, Report};
-use crate::cli::client::Client;
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
@@ -12,14 +11,14 @@ use crate::limits;
 use crate::pb;
 use crate::pb::fork_session_request::Point;
 use anyhow::Context;
+use longhand_client::{Client, Error, Reason};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::time::Duration;
-use tonic::Status;
 
-/// Maximum number of tries of a request for which the daemon is too busy, or that a running compaction blocks.
+/// Maximum number of looks whether compactions have ended.
 const TRIES_MAX: u32 = 200;
-/// Delay between two tries.
+/// Delay between two looks.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
 /// Kind of a record that holds a message which the daemon refuses.
@@ -121,9 +120,9 @@ impl Player {
     /// that it belongs to was.
     async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<Option<pb::Session>> {
         let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
-        match self.client.sessions.get_session(request).await {
-            Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => {}
-            found => return Ok(found?.into_inner().session),
+        match self.client.call(request).await {
+            Err(error) if error.reason() == Some(Reason::SessionNotFound) => {}
+            found => return Ok(found?.session),
         }
         let above = match &planned.origin {
             SessionOrigin::New { parent } => parent.as_ref(),
@@ -132,10 +131,10 @@ impl Player {
         let is_erased = above.is_some_and(|above| self.erased_sessions.contains(above));
         let made = if is_erased { Ok(None) } else { self.make(planned, ids).await };
         let erased = match made {
-            Err(status) if failure::reason(&status).as_deref() == Some("SESSION_ERASED") => true,
+            Err(error) if error.reason() == Some(Reason::SessionErased) => true,
             Ok(None) => is_erased,
             Ok(session) => return Ok(session),
-            Err(status) => return Err(status.into()),
+            Err(error) => return Err(error.into()),
         };
         anyhow::ensure!(erased, "the daemon made no session");
         note(&format!("{}: it was erased, and is left out; --again brings it back", planned.client_id));
@@ -145,7 +144,7 @@ impl Player {
         Ok(None)
     }
 
-    async fn make(&mut self, planned: &PlannedSession, ids: &Ids) -> Result<Option<pb::Session>, Status> {
+    async fn make(&mut self, planned: &PlannedSession, ids: &Ids) -> Result<Option<pb::Session>, Error> {
         let (of, after) = match &planned.origin {
             SessionOrigin::New { parent } => return self.create(planned, parent.clone()).await,
             SessionOrigin::Fork { of, after } => (of, after),
@@ -154,32 +153,28 @@ impl Player {
         // belong to the branch.
         let (session_id, message_id) = (of.clone(), known(ids, after));
         let request = pb::GetMessageRequest { session_id, message_id };
-        let message = self.client.messages.get_message(request).await?.into_inner().message;
+        let message = self.client.call(request).await?.message;
         let mut request = pb::ForkSessionRequest {
             session_id: of.clone(),
             point: message.and_then(|message| message.sealed_revision).map(Point::AsOfRevision),
             client_id: Some(planned.client_id.clone()),
             title: planned.title.clone(),
         };
-        let mut forked = self.client.sessions.fork_session(request.clone()).await;
+        let mut forked = self.client.call(request.clone()).await;
         // The request of an erased fork makes no other one, and nothing but its title can tell this one from it.
-        if let (Err(status), Some(time)) = (&forked, &self.again)
-            && failure::reason(status).as_deref() == Some("SESSION_ERASED")
+        if let (Err(error), Some(time)) = (&forked, &self.again)
+            && error.reason() == Some(Reason::SessionErased)
         {
             let suffix = format!(" ({time})");
             let most = limits::TITLE_BYTES_MAX - suffix.len();
             request.title.truncate(request.title.floor_char_boundary(most));
             request.title.push_str(&suffix);
-            forked = self.client.sessions.fork_session(request).await;
+            forked = self.client.call(request).await;
         }
-        Ok(forked?.into_inner().session)
+        Ok(forked?.session)
     }
 
-    async fn create(
-        &mut self,
-        planned: &PlannedSession,
-        parent: Option<String>,
-    ) -> Result<Option<pb::Session>, Status> {
+    async fn create(&mut self, planned: &PlannedSession, parent: Option<String>) -> Result<Option<pb::Session>, Error> {
         let window_now = self.combination.live || !plan::has_compactions(&planned.entries);
         let request = pb::CreateSessionRequest {
             client_id: Some(planned.client_id.clone()),
@@ -192,7 +187,7 @@ impl Player {
             parent_session_id: parent,
             keep_erased: self.again.is_none(),
         };
-        Ok(self.client.sessions.create_session(request).await?.into_inner().session)
+        Ok(self.client.call(request).await?.session)
     }
 
     /// The window of a session: the chosen one, or that of the model that wrote its newest reply; none if neither is
@@ -219,7 +214,7 @@ impl Player {
         &mut self,
         session: pb::Session,
         window: Option<pb::ModelWindow>,
-    ) -> Result<pb::Session, Status> {
+    ) -> Result<pb::Session, Error> {
         let Some(wanted) = &window else { return Ok(session) };
         let is_set = session.window.as_ref().is_some_and(|window| {
             let is_same = wanted.max_context_tokens == 0
@@ -232,7 +227,7 @@ impl Player {
         }
         let session_id = session.session_id;
         let request = pb::UpdateSessionRequest { session_id, window, ..pb::UpdateSessionRequest::default() };
-        Ok(self.client.sessions.update_session(request).await?.into_inner().session.unwrap_or_default())
+        Ok(self.client.call(request).await?.session.unwrap_or_default())
     }
 
     async fn play_steps(
@@ -269,8 +264,7 @@ impl Player {
         let mut waiting = vec![messages];
         while let Some(mut messages) = waiting.pop() {
             let Err(error) = self.append_all(session_id, messages.clone(), ids).await else { continue };
-            let reason = error.chain().find_map(|cause| failure::reason(cause.downcast_ref::<Status>()?));
-            if !matches!(reason.as_deref(), Some("INVALID_FIELD" | "LIMIT_EXCEEDED")) {
+            if !matches!(failure::reason(&error), Some(Reason::InvalidField | Reason::LimitExceeded)) {
                 return Err(error);
             }
             if messages.len() > 1 {
@@ -302,9 +296,7 @@ impl Player {
             keep_erased: self.again.is_none(),
             ..Default::default()
         };
-        let messages = &self.client.messages;
-        let response = retry_while_busy(async || messages.clone().append_messages(request.clone()).await).await;
-        let response = response.with_context(|| range(&own))?.into_inner();
+        let response = self.client.call(request).await.with_context(|| range(&own))?;
         failure::note_secrets(&response.secret_findings);
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
@@ -324,10 +316,10 @@ impl Player {
     /// True if an entry exists already.
     async fn is_there(&mut self, session_id: &str, client_id: &str) -> anyhow::Result<bool> {
         let (session_id, message_id) = (session_id.to_owned(), client_id.to_owned());
-        match self.client.messages.get_message(pb::GetMessageRequest { session_id, message_id }).await {
+        match self.client.call(pb::GetMessageRequest { session_id, message_id }).await {
             Ok(_) => Ok(true),
-            Err(status) if failure::reason(&status).as_deref() == Some("MESSAGE_NOT_FOUND") => Ok(false),
-            Err(status) => Err(status.into()),
+            Err(error) if error.reason() == Some(Reason::MessageNotFound) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -348,22 +340,20 @@ impl Player {
             metadata_json: None,
             keep_erased: self.again.is_none(),
         };
-        let messages = &self.client.messages;
-        let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;
-        let status = match edited {
+        let refused = match self.client.call(request).await {
             Ok(edited) => {
-                self.report.erased += i64::from(edited.into_inner().erased);
+                self.report.erased += i64::from(edited.erased);
                 return Ok(());
             }
-            Err(status) => status,
+            Err(refused) => refused,
         };
-        match failure::reason(&status).as_deref() {
-            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED" | "INVALID_FIELD") => {
-                let why = failure::sentence(&status);
+        match refused.reason() {
+            Some(Reason::BoundaryInvalid | Reason::MessageNotFound | Reason::LimitExceeded | Reason::InvalidField) => {
+                let why = failure::sentence(&refused);
                 note(&format!("line {}: the agent's edit is kept as a record only: {why}", edit.line));
                 Ok(())
             }
-            Some(_) | None => Err(status).with_context(|| format!("line {}", edit.line)),
+            Some(_) | None => Err(refused).with_context(|| format!("line {}", edit.line)),
         }
     }
 
@@ -387,25 +377,27 @@ impl Player {
             include_open_calls: true,
             ..pb::SupplySummaryRequest::default()
         };
-        let compactions = &self.client.compactions;
-        let supplied = retry_while_busy(async || compactions.clone().supply_summary(request.clone()).await).await;
-        let Err(status) = supplied else { return Ok(()) };
-        match failure::reason(&status).as_deref() {
+        let Err(refused) = self.client.call(request).await else { return Ok(()) };
+        match refused.reason() {
             Some(
-                "NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED" | "INVALID_FIELD"
-                | "CONTENT_ERASED",
+                Reason::NothingToCompact
+                | Reason::BoundaryInvalid
+                | Reason::MessageNotFound
+                | Reason::LimitExceeded
+                | Reason::InvalidField
+                | Reason::ContentErased,
             ) => {
-                let why = failure::sentence(&status);
+                let why = failure::sentence(&refused);
                 note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
                 Ok(())
             }
-            Some(_) | None => Err(status).with_context(|| format!("line {}", supply.line)),
+            Some(_) | None => Err(refused).with_context(|| format!("line {}", supply.line)),
         }
     }
 
     async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {
         for _ in 0..TRIES_MAX {
-            if !compactions::all(&mut self.client, session_id).await?.iter().any(is_active) {
+            if !compactions::all(&self.client, session_id).await?.iter().any(is_active) {
                 return Ok(());
             }
             tokio::time::sleep(RETRY_WAIT).await;
@@ -414,7 +406,7 @@ impl Player {
     }
 
     async fn close(&mut self, session: pb::Session) -> anyhow::Result<()> {
-        let compactions = compactions::all(&mut self.client, &session.session_id).await?;
+        let compactions = compactions::all(&self.client, &session.session_id).await?;
         self.report.session(&session, &compactions);
         Ok(())
     }
@@ -449,20 +441,6 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
         });
     }
     Ok(records)
-}
-
-/// Sends a request, and repeats it while the daemon is too busy, up to the maximum number of tries.
-async fn retry_while_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
-    let mut tries = 1;
-    loop {
-        match send().await {
-            Err(status) if tries < TRIES_MAX && failure::passes(&status) => {
-                tries += 1;
-                tokio::time::sleep(RETRY_WAIT).await;
-            }
-            answer => return answer,
-        }
-    }
 }
 
 /// The daemon's id of an entry. An unknown entry keeps its client id, for the daemon to resolve or refuse.

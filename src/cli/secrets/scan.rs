@@ -1,7 +1,6 @@
 //! `longhand secrets scan`: applies rules to what is stored, and erases what they find.
 
 use super::rules::RuleArguments;
-use crate::cli::client::Client;
 use crate::cli::erase::confirm;
 use crate::cli::failure::{FINDINGS, Usage};
 use crate::cli::output::{Output, count};
@@ -11,6 +10,7 @@ use crate::pb::erase_content_request::Target;
 use crate::pb::media_part::Source;
 use crate::pb::part::Body;
 use crate::secrets::{Rules, Syntax};
+use longhand_client::Client;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -59,11 +59,11 @@ type Field<'m> = (&'static str, Syntax, &'m str);
 pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<ExitCode> {
     let Scan { sessions, rules, erase, reason, dry_run, yes } = arguments;
     let rules = rules.read()?;
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let mut found: Vec<StoredSecret> = Vec::new();
-    for session in chosen(&mut client, &sessions).await? {
-        let of_session = scan(&mut client, &rules, &session).await?;
+    for session in chosen(&client, &sessions).await? {
+        let of_session = scan(&client, &rules, &session).await?;
         of_session.iter().try_for_each(|secret| print(&mut output, secret))?;
         output.flush()?;
         found.extend(of_session);
@@ -97,7 +97,7 @@ pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<Ex
             dry_run,
             ..pb::EraseContentRequest::default()
         };
-        let erased = client.erasures.erase_content(request).await?.into_inner();
+        let erased = client.call(request).await?;
         if output.json() {
             output.message(&erased)?;
         }
@@ -114,30 +114,27 @@ pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<Ex
 }
 
 /// The sessions that are named, or all, archived ones too.
-async fn chosen(client: &mut Client, named: &[String]) -> anyhow::Result<Vec<pb::Session>> {
+async fn chosen(client: &Client, named: &[String]) -> anyhow::Result<Vec<pb::Session>> {
     let mut sessions = Vec::new();
     for name in named {
         let session_id = ids::session(client, name).await?;
         let request = pb::GetSessionRequest { session_id };
-        sessions.extend(client.sessions.get_session(request).await?.into_inner().session);
+        sessions.extend(client.call(request).await?.session);
     }
     if !named.is_empty() {
         return Ok(sessions);
     }
-    let mut request =
+    let request =
         pb::ListSessionsRequest { page_size: PAGE_SIZE, include_archived: true, ..pb::ListSessionsRequest::default() };
-    loop {
-        let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         sessions.extend(page.sessions);
-        if page.next_page_token.is_empty() {
-            return Ok(sessions);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(sessions)
 }
 
 /// What the rules find in a session: in what was written, in records, and in what was derived from it.
-async fn scan(client: &mut Client, rules: &Rules, session: &pb::Session) -> anyhow::Result<Vec<StoredSecret>> {
+async fn scan(client: &Client, rules: &Rules, session: &pb::Session) -> anyhow::Result<Vec<StoredSecret>> {
     let id = &session.session_id;
     let own = [("title", Syntax::Text, session.title.as_str())];
     let metadata = session.metadata_json.as_deref().map(|json| ("metadata_json", Syntax::Json, json));
@@ -152,14 +149,14 @@ async fn scan(client: &mut Client, rules: &Rules, session: &pb::Session) -> anyh
         count: 0,
     };
     add(&mut found, rules, &place, own.into_iter().chain(metadata));
-    let mut request = pb::ListMessagesRequest {
+    let request = pb::ListMessagesRequest {
         session_id: id.clone(),
         page_size: PAGE_SIZE,
         include_derived: true,
         ..pb::ListMessagesRequest::default()
     };
-    loop {
-        let page = client.messages.list_messages(request.clone()).await?.into_inner();
+    let mut pages = client.pages(request);
+    while let Some(page) = pages.next().await? {
         for message in &page.messages {
             let (message_id, revision) = (message.message_id.clone(), message.revision);
             let place = StoredSecret { message_id, revision, ..place.clone() };
@@ -171,11 +168,8 @@ async fn scan(client: &mut Client, rules: &Rules, session: &pb::Session) -> anyh
                 add(&mut found, rules, &place, texts(part));
             }
         }
-        if page.next_page_token.is_empty() {
-            return Ok(found);
-        }
-        request.page_token = page.next_page_token;
     }
+    Ok(found)
 }
 
 fn add<'m>(

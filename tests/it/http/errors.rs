@@ -94,7 +94,8 @@ fn batch(messages: usize, parts: usize) -> String {
 
 #[tokio::test]
 async fn the_largest_batch_passes_and_no_body_has_more_values() {
-    use longhand::limits::{BATCH_MESSAGES_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, REQUEST_VALUES_MAX};
+    use longhand::limits::{BATCH_MESSAGES_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX};
+    use longhand::pb::measure::REQUEST_VALUES_MAX;
     let served = Served::start().await;
     served.post("/v1/sessions", json!({"clientId": "s"})).await;
     let uri = "/v1/sessions/s/messages";

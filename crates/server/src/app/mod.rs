@@ -12,7 +12,6 @@ pub mod archives;
 pub mod backup;
 mod branch_request_log;
 mod branches;
-pub mod code;
 pub mod compactions;
 pub mod console;
 mod console_links;
@@ -59,7 +58,6 @@ pub mod writing;
 
 pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};
-pub use code::{Code, DOMAIN};
 pub use error::{Error, Reason, Result};
 
 use api::{CachedSession, page_size, receipt_id, window_of_call};

@@ -5,11 +5,12 @@ use super::convert::session::durability;
 use crate::app;
 use crate::app::Error;
 use crate::app::access_tokens::NewAccessToken;
+use crate::grpc::scopes;
+use crate::grpc::wire;
 use crate::model::access::{AccessToken, Scopes};
 use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::access_service_server::AccessService;
-use crate::pb::scopes;
 use tonic::{Request, Response, Status};
 
 /// The service of access tokens.
@@ -53,9 +54,9 @@ fn convert(token: AccessToken) -> pb::AccessToken {
         scopes: token.scopes.iter().map(|one| scopes::scope(one).into()).collect(),
         project: token.binding.project,
         root_session_id: token.binding.root.map(|root| root.to_string()),
-        create_time: Some(pb::timestamp(token.create_time)),
-        expire_time: token.expire_time.map(pb::timestamp),
-        revoke_time: token.revoke_time.map(pb::timestamp),
+        create_time: Some(wire::timestamp(token.create_time)),
+        expire_time: token.expire_time.map(wire::timestamp),
+        revoke_time: token.revoke_time.map(wire::timestamp),
     }
 }
 
@@ -88,7 +89,7 @@ impl AccessService for Access {
         })?;
         let (secret, expire_time) = caller.access_tokens().create_console_link(new, seconds).await?;
         let path = format!("/#login={secret}");
-        Ok(Response::new(pb::CreateConsoleLinkResponse { path, expire_time: Some(pb::timestamp(expire_time)) }))
+        Ok(Response::new(pb::CreateConsoleLinkResponse { path, expire_time: Some(wire::timestamp(expire_time)) }))
     }
 
     async fn list_access_tokens(

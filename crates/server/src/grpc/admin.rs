@@ -13,6 +13,7 @@ use crate::app::admin::{
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::{Error, Reason};
+use crate::grpc::wire;
 use crate::model::compaction::ContradictionKind;
 use crate::model::session::OverWindowReason;
 use crate::pb;
@@ -76,7 +77,7 @@ fn spending(spent: Spent) -> pb::SummarizerSpending {
         model: spent.model,
         request_count: spent.requests,
         failure_count: spent.failures,
-        usage: Some(spent.usage.into()),
+        usage: Some(wire::usage(spent.usage)),
         cost_micro_usd: spent.cost_micros,
         unpriced_count: spent.unpriced,
         duration_ms: spent.duration_ms,
@@ -131,7 +132,7 @@ fn provider(provider: Provider) -> pb::ProviderState {
         summarizer: provider.gate.summarizer,
         model: provider.gate.model,
         breaker_state: breaker.into(),
-        resume_time: provider.resume_time.map(pb::timestamp),
+        resume_time: provider.resume_time.map(wire::timestamp),
         failure_count: gate.failures,
         running_count: gate.running,
         waiting_count: gate.waiting,
@@ -157,17 +158,17 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
 fn clock(clock: &ClockState) -> pb::ClockState {
     let ClockState { present, event_time, certain, system, is_confirmed } = clock;
     pb::ClockState {
-        system_time: Some(pb::timestamp(*system)),
-        present_time: Some(pb::timestamp(*present)),
-        event_time: Some(pb::timestamp(*event_time)),
+        system_time: Some(wire::timestamp(*system)),
+        present_time: Some(wire::timestamp(*present)),
+        event_time: Some(wire::timestamp(*event_time)),
         confirmed: *is_confirmed,
-        certain_time: Some(pb::timestamp(*certain)),
+        certain_time: Some(wire::timestamp(*certain)),
     }
 }
 
 fn scheduler_failure(failure: ReadFailure) -> pb::SchedulerFailure {
     let ReadFailure { message, since, attempts } = failure;
-    pb::SchedulerFailure { message, since_time: Some(pb::timestamp(since)), attempt_count: attempts }
+    pb::SchedulerFailure { message, since_time: Some(wire::timestamp(since)), attempt_count: attempts }
 }
 
 fn head(head: ChainHead) -> pb::Head {
@@ -198,8 +199,8 @@ fn end(checked: CheckedChains) -> pb::IntegrityEnd {
 fn scrub(state: &ScrubState) -> pb::ScrubState {
     pb::ScrubState {
         running: state.running,
-        start_time: state.start_time.map(pb::timestamp),
-        end_time: state.end_time.map(pb::timestamp),
+        start_time: state.start_time.map(wire::timestamp),
+        end_time: state.end_time.map(wire::timestamp),
         session_count: state.checked.sessions,
         event_count: state.checked.events,
         finding_count: state.finding_count(),
@@ -258,7 +259,7 @@ impl AdminService for Admin {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             store_id: store_id.to_string(),
             durability: durability(kept).into(),
-            start_time: Some(pb::timestamp(start_time)),
+            start_time: Some(wire::timestamp(start_time)),
             ..pb::GetServerInfoResponse::default()
         };
         let Some(info) = info else { return Ok(Response::new(described)) };

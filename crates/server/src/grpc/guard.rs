@@ -3,6 +3,7 @@
 //! Every door that reaches a service passes it, JSON over HTTP too. The scope of a method comes from its declaration in
 //! the protos; a method without one is refused.
 
+use super::scopes;
 use super::side_calls::SideCalls;
 use super::status::explain;
 use crate::app::access::{Access, Credentials};
@@ -10,7 +11,7 @@ use crate::app::access_record::NamedSessions;
 use crate::app::entrance::Entrance;
 use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
-use crate::pb::{TENANT_HEADER, scopes};
+use crate::pb::TENANT_HEADER;
 use crate::traffic::RequestMemory;
 use crate::transport::{Peer, Standing};
 use crate::turns::Steps;

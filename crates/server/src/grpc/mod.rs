@@ -17,6 +17,7 @@ mod events;
 mod messages;
 mod prompts;
 mod runs;
+pub mod scopes;
 mod search;
 mod service;
 mod sessions;
@@ -25,6 +26,7 @@ mod status;
 mod summary_tasks;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 pub use guard::{Backend, Guarded, PASSED_ON, Services, access, authenticate};
 pub use service::{answer, class, is_grpc, trailers};

@@ -1,7 +1,8 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
-use crate::app::{DOMAIN, Error, Reason};
+use crate::app::{Error, Reason};
 use crate::pb::codec::Refusal;
+use crate::reason::DOMAIN;
 use crate::telemetry::span;
 use crate::transport::CutOff;
 use http::HeaderMap;
@@ -122,29 +123,6 @@ pub(super) fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-
-    #[test]
-    fn the_table_in_the_protos_has_every_reason_with_its_code_and_outcome() {
-        let source = include_str!("../../../../proto/longhand/v1/session.proto");
-        let rows = source.lines().filter_map(|line| line.strip_prefix("//   "));
-        let documented: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().take(3).collect()).collect();
-        for &reason in Reason::ALL {
-            let code = format!("{:?}", reason.code());
-            let outcome = match reason {
-                Reason::OutcomeUncertain
-                | Reason::LeaseLost
-                | Reason::ShuttingDown
-                | Reason::ReaderStalled
-                | Reason::AccessLogFailed => "unknown",
-                Reason::AnswerLost => "done",
-                _ => "nothing",
-            };
-            let row = documented.iter().find(|row| row.first() == Some(&reason.as_str()));
-            let row = row.unwrap_or_else(|| panic!("{reason:?} is not there"));
-            assert_eq!((row[1].replace('_', ""), row[2]), (code.to_uppercase(), outcome), "{reason:?}");
-        }
-        assert_eq!(documented.len(), Reason::ALL.len());
-    }
 
     #[test]
     fn every_reason_is_a_proper_name_with_its_code() {

@@ -7,6 +7,7 @@ use super::convert::secret::secret_findings;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
 use crate::app::secrets::Answered;
 use crate::app::summary_tasks::{LeaseClaim, Release};
+use crate::grpc::wire;
 use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
 use tonic::{Request, Response, Status};
@@ -34,7 +35,7 @@ impl SummaryTaskService for SummaryTasks {
             pb::LeaseSummaryTaskResponse {
                 task: Some(task(&leased.task, leased.prompt)),
                 lease_token: leased.token,
-                lease_end_time: Some(pb::timestamp(leased.end_time)),
+                lease_end_time: Some(wire::timestamp(leased.end_time)),
             }
         })))
     }
@@ -48,7 +49,7 @@ impl SummaryTaskService for SummaryTasks {
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
         let end = caller.summary_tasks().extend(&hold, lease).await?;
-        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(pb::timestamp(end)) }))
+        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(wire::timestamp(end)) }))
     }
 
     async fn edit_summary_task(

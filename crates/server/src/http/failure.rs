@@ -1,7 +1,8 @@
 //! Failures as HTTP: the status of each code, and `google.rpc.Status` in protobuf's JSON mapping as the body.
 
 use super::protocol;
-use crate::app::{DOMAIN, Error, Reason};
+use crate::app::{Error, Reason};
+use crate::reason::DOMAIN;
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};

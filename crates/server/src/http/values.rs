@@ -2,11 +2,15 @@
 //! times the bytes of its two braces.
 
 use crate::app::{Error, Reason, Result};
-use crate::limits;
+use crate::limits::{BATCH_MESSAGES_MAX, MESSAGE_PARTS_MAX};
+use crate::pb::measure::REQUEST_VALUES_MAX;
 use crate::traffic::RequestMemory;
 
 /// Levels of nesting up to which the parser reads.
 const DEPTH_MAX: usize = 128;
+
+// They are enough for a full batch of full messages.
+const _: () = assert!(REQUEST_VALUES_MAX == BATCH_MESSAGES_MAX * (2 * MESSAGE_PARTS_MAX + 8));
 
 /// Bytes of memory that an object or an element of a list takes at most, while the request is made of it.
 const VALUE_BYTES: usize = 1_024;
@@ -18,7 +22,7 @@ const VALUE_BYTES: usize = 1_024;
 ///
 /// `REQUEST_TOO_LARGE`; `TOO_MANY_REQUESTS` if there is no memory for those that it has.
 pub(super) fn check(text: &[u8]) -> Result<()> {
-    let limit = limits::REQUEST_VALUES_MAX;
+    let limit = REQUEST_VALUES_MAX;
     let Some(values) = count(limit, text) else {
         let message = format!("the body has more than {limit} objects and elements of lists");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limit));
@@ -126,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_text_with_too_many_values_is_refused_wherever_they_are() {
-        let most = limits::REQUEST_VALUES_MAX;
+        let most = REQUEST_VALUES_MAX;
         let numbers = |count: usize| json!({ "kinds": vec![1; count] }).to_string();
         assert!(check(numbers(most - 1).as_bytes()).is_ok());
         let nested = format!(r#"{{"messages":[{{"parts":[{}{{"te"#, r#"{"text":{}},"#.repeat(most / 2));

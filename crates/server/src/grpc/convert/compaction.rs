@@ -7,6 +7,7 @@ use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedTruncation};
 use crate::app::simulate::Simulations;
 use crate::app::undo::Reversed;
+use crate::grpc::wire;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Outcome, Trigger,
 };
@@ -33,16 +34,16 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         failure: compaction.failure.map(failure),
         undone_revision: compaction.undone_revision,
         actor: compaction.actor,
-        create_time: Some(pb::timestamp(compaction.create_time)),
-        end_time: compaction.end_time.map(pb::timestamp),
+        create_time: Some(wire::timestamp(compaction.create_time)),
+        end_time: compaction.end_time.map(wire::timestamp),
         level: level(compaction.request.level).into(),
         notice: compaction.request.notice,
-        confirmation_end_time: compaction.proposed_until.map(pb::timestamp),
-        next_attempt_time: compaction.next_attempt_time.map(pb::timestamp),
+        confirmation_end_time: compaction.proposed_until.map(wire::timestamp),
+        next_attempt_time: compaction.next_attempt_time.map(wire::timestamp),
         spending: (spending.requests > 0).then(|| pb::SummarySpending {
             request_count: count(spending.requests),
             models: spending.models,
-            usage: spending.usage.map(Into::into),
+            usage: spending.usage.map(wire::usage),
             cost_micro_usd: spending.cost_micros,
             unpriced_count: count(spending.unpriced),
             duration_ms: spending.duration_ms,
@@ -59,11 +60,11 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
         model: request.model,
         request_hash: request.request_hash.to_vec(),
         reply_hash: request.reply_hash.to_vec(),
-        usage: request.usage.map(Into::into),
+        usage: request.usage.map(wire::usage),
         cost_micro_usd: request.cost_micros,
         duration_ms: request.duration_ms,
         failure: request.failure.unwrap_or_default(),
-        end_time: Some(pb::timestamp(request.end_time)),
+        end_time: Some(wire::timestamp(request.end_time)),
         request_text,
         reply_text,
         compaction_id: None,
@@ -195,7 +196,7 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         estimated_tokens_after: outcome.tokens_after,
         first_changed_index: count(outcome.first_changed_index),
         summarizer: outcome.summarizer,
-        usage: outcome.usage.map(Into::into),
+        usage: outcome.usage.map(wire::usage),
         duration_ms: outcome.duration_ms,
         supplied: outcome.supplied,
         stopped: outcome.stopped.map(failure),
@@ -272,7 +273,7 @@ pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSum
         tail_start: request.tail_start_message_id,
         until: request.until_message_id,
         summarizer: request.summarizer,
-        usage: request.usage.map(Into::into),
+        usage: request.usage.map(wire::read_usage),
         expected_revision: request.expected_revision,
         keep_erased: request.keep_erased,
         includes_open_calls: request.include_open_calls,

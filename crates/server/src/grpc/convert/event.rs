@@ -9,6 +9,7 @@ use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::app::presence::{Doing, PresenceFrame, Present};
 use crate::app::{Error, Result};
+use crate::grpc::wire;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
@@ -131,7 +132,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
         // The numbers of the protocol and of the model are the same.
         kind: kind as i32,
         ignorable: ignorable(kind),
-        event_time: Some(pb::timestamp(event.time)),
+        event_time: Some(wire::timestamp(event.time)),
         actor: event.actor,
         request_id: event.request_id,
         hash: event.hash.to_vec(),
@@ -209,7 +210,7 @@ pub(in crate::grpc) fn presence(Present { actor, doing, since }: Present) -> pb:
         Doing::Watching => pb::PresenceKind::Watching,
         Doing::Typing => pb::PresenceKind::Typing,
     };
-    pb::Presence { actor, kind: kind.into(), since_time: Some(pb::timestamp(since)) }
+    pb::Presence { actor, kind: kind.into(), since_time: Some(wire::timestamp(since)) }
 }
 
 fn open_message(open: OpenMessage) -> pb::OpenMessage {
@@ -270,7 +271,7 @@ fn body(body: EventBody) -> Body {
             Body::PartsClosed(pb::PartsClosed { message_id: message.to_string(), part_ids: part_ids(&parts) })
         }
         EventBody::MessageFinished { message, reason, expired } => {
-            let reason = pb::FinishReason::from(reason).into();
+            let reason = wire::finish_reason(reason).into();
             Body::MessageFinished(pb::MessageFinished { message_id: message.to_string(), reason, expired })
         }
         EventBody::UsageRecorded { message, usage, window } => {
@@ -290,7 +291,7 @@ fn body(body: EventBody) -> Body {
                 kind: compaction_kind(kind).into(),
                 level: level(at).into(),
                 notice,
-                confirmation_end_time: Some(pb::timestamp(until)),
+                confirmation_end_time: Some(wire::timestamp(until)),
             })
         }
         EventBody::CompactionStarted {
@@ -374,8 +375,8 @@ fn message_appended(
     pb::MessageAppended {
         message_id: message.to_string(),
         client_id,
-        role: pb::Role::from(by).into(),
-        kind: pb::MessageKind::from(kind).into(),
+        role: wire::role(by).into(),
+        kind: wire::message_kind(kind).into(),
         part_count: count(part_count),
         sealed,
     }
@@ -383,7 +384,11 @@ fn message_appended(
 
 /// The usage that a reply reported, and its window.
 fn usage_recorded(message: MessageId, reported: Usage, given: ModelWindow) -> pb::UsageRecorded {
-    pb::UsageRecorded { message_id: message.to_string(), usage: Some(reported.into()), window: Some(window(given)) }
+    pb::UsageRecorded {
+        message_id: message.to_string(),
+        usage: Some(wire::usage(reported)),
+        window: Some(window(given)),
+    }
 }
 
 #[cfg(test)]

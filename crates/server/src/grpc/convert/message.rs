@@ -5,6 +5,7 @@ use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{DraftEnd, DraftName, ListMessages, OpenPart, RewindTo};
 use crate::app::formatted::{Format, ProviderContent};
 use crate::app::{Error, Reason, Result};
+use crate::grpc::wire;
 use crate::model::ids::PartId;
 use crate::model::message::{
     Finish, FinishReason, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage, Role,
@@ -27,8 +28,8 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         session_id: message.session_id.to_string(),
         client_id: message.client_id,
         revision: message.revision,
-        role: pb::Role::from(message.role).into(),
-        kind: pb::MessageKind::from(message.kind).into(),
+        role: wire::role(message.role).into(),
+        kind: wire::message_kind(message.kind).into(),
         origin: origin.into(),
         parts: message.parts.into_iter().map(part).collect(),
         sealed_revision: message.sealed_revision,
@@ -36,8 +37,8 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         finish: message.sealed_revision.is_some().then(|| finish(message.finish)),
         model: message.model,
         provider: message.provider,
-        create_time: Some(pb::timestamp(message.create_time)),
-        origin_time: message.origin_time.map(pb::timestamp),
+        create_time: Some(wire::timestamp(message.create_time)),
+        origin_time: message.origin_time.map(wire::timestamp),
         actor: message.actor,
         metadata_json: message.metadata_json,
         status: None,
@@ -151,9 +152,9 @@ fn read_kind(field: impl Display + Copy, number: i32) -> Result<MessageKind> {
 
 fn finish(finish: Finish) -> pb::Finish {
     pb::Finish {
-        reason: pb::FinishReason::from(finish.reason).into(),
+        reason: wire::finish_reason(finish.reason).into(),
         detail: finish.detail,
-        usage: finish.usage.map(Into::into),
+        usage: finish.usage.map(wire::usage),
         view_token: None,
     }
 }
@@ -170,7 +171,7 @@ pub(in crate::grpc) fn read_finish(field: impl Display + Copy, finish: Option<pb
     Ok(NewFinish {
         reason: read_finish_reason(format_args!("{field}.reason"), finish.reason)?,
         detail: finish.detail,
-        usage: finish.usage.map(Into::into),
+        usage: finish.usage.map(wire::read_usage),
         view: finish.view_token,
     })
 }
@@ -195,7 +196,7 @@ pub(super) fn part(part: Part) -> pb::Part {
         revision: part.revision,
         metadata_json: part.metadata_json,
         erased: part.body.is_erased(),
-        body: Some(Arc::unwrap_or_clone(part.body).into()),
+        body: Some(wire::body(Arc::unwrap_or_clone(part.body))),
     }
 }
 
@@ -304,7 +305,7 @@ fn read_body(field: impl Display + Copy, body: Body) -> Result<PartBody> {
         Body::Media(part) => PartBody::Media(read_media(format_args!("{field}.media"), part)?),
         Body::Marker(pb::MarkerPart { name, text }) => PartBody::Marker(Marker { name, text }),
         Body::Step(step) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(Into::into) })
+            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
         }
         Body::Opaque(pb::OpaquePart { provider, kind, data }) => PartBody::Opaque(Opaque { provider, kind, data }),
         Body::Record(pb::RecordPart { kind, data }) => PartBody::Record(Record { kind, data }),

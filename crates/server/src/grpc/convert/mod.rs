@@ -83,6 +83,7 @@ fn framed_len(message: &impl prost::Message) -> usize {
 mod tests {
     use super::*;
     use crate::app::Reason;
+    use crate::grpc::wire;
     use crate::model::usage::Usage;
     use proptest::prelude::*;
 
@@ -93,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn times_come_back(micros in *SECONDS.start() * MICROS..=(*SECONDS.end() + 1) * MICROS - 1) {
-            let written = pb::timestamp(Timestamp(micros));
+            let written = wire::timestamp(Timestamp(micros));
             prop_assert!(NANOS.contains(&written.nanos));
             prop_assert_eq!(read_time("t", written), Ok(Timestamp(micros)));
         }
@@ -107,8 +108,8 @@ mod tests {
             let [input, output, reasoning, cache_read, cache_write] = counts;
             let cost_usd = micros.map(|micros| micros as f64 / 1e6);
             let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd, cost_is_computed: false };
-            prop_assert_eq!(pb::Usage::from(given).cost_micro_usd, micros);
-            prop_assert_eq!(Usage::from(pb::Usage::from(given)), given);
+            prop_assert_eq!(wire::usage(given).cost_micro_usd, micros);
+            prop_assert_eq!(wire::read_usage(wire::usage(given)), given);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::app::Result;
 use crate::app::prompts::NewPrompt;
 use crate::app::run_watch::{RunFrame, RunSignal};
 use crate::app::runs::{CancelRun, ListRuns};
+use crate::grpc::wire;
 use crate::model::approval::{Answer, Approval, ApprovalEnd, ApprovalEndReason, Choice, Question};
 use crate::model::event::{EventBody, InterruptedCall};
 use crate::model::ids::RunId;
@@ -22,9 +23,9 @@ pub(in crate::grpc) fn run(run: Run) -> pb::Run {
         session_id: session_id.to_string(),
         epoch,
         actor,
-        start_time: Some(pb::timestamp(start_time)),
+        start_time: Some(wire::timestamp(start_time)),
         start_revision,
-        lease_end_time: lease_end_time.map(pb::timestamp),
+        lease_end_time: lease_end_time.map(wire::timestamp),
         cancel_revision,
         end: end.map(run_end),
     }
@@ -32,7 +33,7 @@ pub(in crate::grpc) fn run(run: Run) -> pb::Run {
 
 fn run_end(RunEnded { reason, failure, revision, time }: RunEnded) -> pb::RunEnd {
     let reason = run_end_reason(reason).into();
-    pb::RunEnd { reason, failure, end_time: Some(pb::timestamp(time)), end_revision: revision }
+    pb::RunEnd { reason, failure, end_time: Some(wire::timestamp(time)), end_revision: revision }
 }
 
 fn run_end_reason(reason: RunEndReason) -> pb::RunEndReason {
@@ -100,7 +101,7 @@ pub(in crate::grpc) fn prompt(prompt: Prompt) -> pb::Prompt {
         actor,
         parts: parts.into_iter().map(part).collect(),
         metadata_json,
-        create_time: Some(pb::timestamp(create_time)),
+        create_time: Some(wire::timestamp(create_time)),
         submit_revision,
         end,
     }
@@ -143,9 +144,9 @@ pub(in crate::grpc) fn approval(approval: Approval) -> pb::Approval {
         epoch,
         actor,
         question: Some(question(asked)),
-        create_time: Some(pb::timestamp(create_time)),
+        create_time: Some(wire::timestamp(create_time)),
         request_revision,
-        expire_time: expire_time.map(pb::timestamp),
+        expire_time: expire_time.map(wire::timestamp),
         end: end.map(approval_end),
     }
 }
@@ -174,7 +175,7 @@ fn approval_end(ApprovalEnd { reason, answer, actor, revision, time }: ApprovalE
         choice: answer.choice,
         text: answer.text,
         actor,
-        end_time: Some(pb::timestamp(time)),
+        end_time: Some(wire::timestamp(time)),
         end_revision: revision,
     }
 }

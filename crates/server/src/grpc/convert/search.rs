@@ -4,6 +4,7 @@ use super::message::{message_status, read_role};
 use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::search::{EntryKind, SearchPage, SearchRequest, Shown, Statistics};
 use crate::app::{Error, Result};
+use crate::grpc::wire;
 use crate::pb;
 use std::fmt::Display;
 use std::ops::Range;
@@ -104,12 +105,12 @@ fn hit(shown: Shown) -> pb::SearchHit {
         message_id: message.id.to_string(),
         part_id: message.parts.first().map(|part| part.id.to_string()).unwrap_or_default(),
         revision: message.revision,
-        role: pb::Role::from(message.role).into(),
-        kind: pb::MessageKind::from(message.kind).into(),
+        role: wire::role(message.role).into(),
+        kind: wire::message_kind(message.kind).into(),
         part_type: kind(shown.kind).into(),
         tool: hit.tool.unwrap_or_default(),
-        create_time: Some(pb::timestamp(message.create_time)),
-        origin_time: message.origin_time.map(pb::timestamp),
+        create_time: Some(wire::timestamp(message.create_time)),
+        origin_time: message.origin_time.map(wire::timestamp),
         actor: message.actor,
         in_view,
         status: Some(message_status(hit.status)),

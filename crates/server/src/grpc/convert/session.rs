@@ -6,6 +6,7 @@ use crate::app::session_list::{ListSessions, SessionConditions, SessionOrder, Ti
 use crate::app::session_watch::ListFrame;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Result};
+use crate::grpc::wire;
 use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
 use crate::model::mark::WordsStance;
 use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
@@ -39,15 +40,15 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         message_count: session.message_count,
         context_tokens: session.context.map(|context| context.tokens),
         context_revision: session.context.map(|context| context.revision),
-        create_time: Some(pb::timestamp(session.create_time)),
-        update_time: Some(pb::timestamp(session.update_time)),
+        create_time: Some(wire::timestamp(session.create_time)),
+        update_time: Some(wire::timestamp(session.update_time)),
         guard_state: Some(guard_state(session.guards)),
         actor: session.actor,
         labels: session.labels,
         usage_total: Some(usage_totals(session.usage)),
         thresholds: thresholds(due),
-        origin_start_time: session.origin.map(|times| pb::timestamp(times.start)),
-        origin_end_time: session.origin.map(|times| pb::timestamp(times.end)),
+        origin_start_time: session.origin.map(|times| wire::timestamp(times.start)),
+        origin_end_time: session.origin.map(|times| wire::timestamp(times.end)),
     }
 }
 
@@ -205,7 +206,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
         failure_count: count(guards.failure_count),
         hold_turn_count: count(guards.hold_turns),
         hold_reason: hold_reason(&guards).into(),
-        cooldown_end_time: guards.cooldown_end.map(pb::timestamp),
+        cooldown_end_time: guards.cooldown_end.map(wire::timestamp),
         overhead_tokens: guards.overhead_tokens,
     }
 }
@@ -311,7 +312,7 @@ pub(super) fn usage_doubt(doubt: Option<UsageDoubt>) -> pb::UsageDoubt {
 /// The reason for which a view exceeds its window.
 pub(in crate::grpc) fn over_window(found: OverWindow) -> pb::OverWindow {
     let reason = over_window_reason(found.reason).into();
-    let wait_end_time = found.wait_end.map(pb::timestamp);
+    let wait_end_time = found.wait_end.map(wire::timestamp);
     pb::OverWindow { reason, message: found.message, wait_end_time }
 }
 

@@ -6,6 +6,7 @@ use super::session::{level, read_level};
 use super::{count, id, range, read_duration, read_enum};
 use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::app::{Error, Result};
+use crate::grpc::wire;
 use crate::pb;
 
 /// A summary that is to be written, with the prompt for a model.
@@ -73,7 +74,7 @@ pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Re
         text: request.text,
         model: request.model,
         reason: read_finish_reason("reason", request.reason)?,
-        usage: request.usage.map(Into::into),
+        usage: request.usage.map(wire::read_usage),
         supplied: request.supplied,
     };
     Ok((hold, reply))

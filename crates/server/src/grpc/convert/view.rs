@@ -5,6 +5,7 @@ use super::{count, framed_len, id, range, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::app::formatted::{LeftOut, LeftOutKind, WrittenMessage};
+use crate::grpc::wire;
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
@@ -50,7 +51,7 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
         revision: message.revision,
-        role: pb::Role::from(message.role).into(),
+        role: wire::role(message.role).into(),
         kind: kind.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
@@ -64,11 +65,11 @@ fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
         fields.clone();
     pb::ContextMessage {
         client_id,
-        finish_reason: pb::FinishReason::from(finish_reason).into(),
+        finish_reason: wire::finish_reason(finish_reason).into(),
         model,
         provider,
-        create_time: Some(pb::timestamp(create_time)),
-        origin_time: origin_time.map(pb::timestamp),
+        create_time: Some(wire::timestamp(create_time)),
+        origin_time: origin_time.map(wire::timestamp),
         actor,
         metadata_json,
         ..pb::ContextMessage::default()
@@ -103,7 +104,7 @@ fn part(part: ViewPart) -> pb::ContextPart {
         client_id,
         metadata_json,
         erased: part.shortened == Some(Shortened::Erased),
-        body: Some(Arc::unwrap_or_clone(part.body).into()),
+        body: Some(wire::body(Arc::unwrap_or_clone(part.body))),
         ..pb::Part::default()
     };
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }

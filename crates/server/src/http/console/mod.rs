@@ -11,8 +11,8 @@ use super::failure::Failure;
 use crate::app::access::{Access, Credentials};
 use crate::app::entrance::Entrance;
 use crate::app::{self, Error, Longhand, Reason};
+use crate::grpc::wire;
 use crate::limits;
-use crate::pb;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -161,7 +161,7 @@ fn described(access: &Access) -> Response {
         "tenant": *access.tenant,
         "scopes": scopes,
         "isOperator": access.is_operator(),
-        "expireTime": access.expire_time.map(|end| pb::timestamp(end).to_string()),
+        "expireTime": access.expire_time.map(|end| wire::timestamp(end).to_string()),
         "version": env!("CARGO_PKG_VERSION"),
     });
     let mut response = Response::new(Body::from(description.to_string()));

@@ -98,7 +98,7 @@ fn proto_message() -> pb::NewMessage {
         finish: Some(pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
             detail: "tool_use".into(),
-            usage: Some(full_usage().into()),
+            usage: Some(wire::usage(full_usage())),
             view_token: Some("a token".into()),
         }),
         model: "m".into(),
@@ -192,16 +192,16 @@ fn unreadable_fields_are_named() {
 #[test]
 fn enums_come_back() {
     for number in 1..=4 {
-        assert_eq!(read_role("role", number).map(|read| pb::Role::from(read).into()), Ok(number));
+        assert_eq!(read_role("role", number).map(|read| wire::role(read).into()), Ok(number));
     }
     for number in 1..=5 {
-        assert_eq!(read_kind("kind", number).map(|read| pb::MessageKind::from(read).into()), Ok(number));
+        assert_eq!(read_kind("kind", number).map(|read| wire::message_kind(read).into()), Ok(number));
     }
     for number in 0..=6 {
-        assert_eq!(read_finish_reason("reason", number).map(|read| pb::FinishReason::from(read).into()), Ok(number));
+        assert_eq!(read_finish_reason("reason", number).map(|read| wire::finish_reason(read).into()), Ok(number));
     }
     for number in 1..=3 {
-        assert_eq!(read_status("status", number).map(|read| pb::ToolResultStatus::from(read).into()), Ok(number));
+        assert_eq!(read_status("status", number).map(|read| wire::result_status(read).into()), Ok(number));
     }
     assert_eq!(read_kind("kind", 0), Ok(MessageKind::Normal));
 }

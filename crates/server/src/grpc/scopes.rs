@@ -1,8 +1,8 @@
 //! Scopes on the wire, and the scope that each method declares.
 
-use super::generated::Scope as Wire;
-use super::measure::POOL;
-use longhand_model::access::Scope;
+use crate::model::access::Scope;
+use crate::pb::Scope as Wire;
+use crate::pb::measure::POOL;
 use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

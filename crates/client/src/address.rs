@@ -1,7 +1,6 @@
 //! Addresses of daemons.
 
-use super::failure::Usage;
-use crate::config;
+use crate::error::Error;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::str::FromStr;
 
 /// Address of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub enum Address {
     /// A Unix socket.
     Unix(PathBuf),
     /// `http://host:port` or `https://host:port`.
@@ -17,22 +16,17 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// The socket that a daemon without arguments listens on.
-    pub(super) fn default_socket() -> Self {
-        Self::Unix(config::Config::default().socket_path())
+    /// The socket of a daemon with this data directory.
+    pub fn of_data_dir(data_dir: &Path) -> Self {
+        Self::Unix(data_dir.join("longhand.sock"))
     }
 
     /// True for an address of this machine.
-    pub(super) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let Self::Http(url) = self else { return true };
         let host = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once(':')).map_or("", |(host, _)| host);
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-    }
-
-    /// The address of a socket.
-    pub(super) fn of_socket(path: &Path) -> Self {
-        Self::Unix(path.to_owned())
     }
 }
 
@@ -46,12 +40,12 @@ impl fmt::Display for Address {
 }
 
 impl FromStr for Address {
-    type Err = Usage;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, Usage> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
             if path.is_empty() {
-                return Err(Usage(format!("{text:?} names no socket: unix:/path")));
+                return Err(Error::Invalid(format!("{text:?} names no socket: unix:/path")));
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
@@ -61,16 +55,11 @@ impl FromStr for Address {
             Some((scheme, (host, port))) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
                 Ok(Self::Http(format!("{scheme}://{host}:{port}")))
             }
-            _ => {
-                Err(Usage(format!("{text:?} is no server address: http://host:port, https://host:port or unix:/path")))
-            }
+            _ => Err(Error::Invalid(format!(
+                "{text:?} is no server address: http://host:port, https://host:port or unix:/path"
+            ))),
         }
     }
-}
-
-/// The given address; the default one if none is given.
-pub(super) fn or_default(given: Option<&str>) -> Result<Address, Usage> {
-    given.filter(|text| !text.is_empty()).map_or_else(|| Ok(Address::default_socket()), str::parse)
 }
 
 #[cfg(test)]
@@ -106,14 +95,6 @@ mod tests {
         ] {
             let error = text.parse::<Address>().expect_err(text);
             assert!(error.to_string().contains("unix:/path"), "{error}");
-        }
-    }
-
-    #[test]
-    fn nothing_given_means_the_default_socket() {
-        for given in [None, Some("")] {
-            let address = or_default(given).expect("a default");
-            assert!(address.to_string().ends_with("/longhand.sock"), "{address}");
         }
     }
 }

@@ -13,7 +13,7 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// Connects to a daemon of this program's user, or of the administrator. The administrator also reaches the daemon of
 /// the user whose directory the socket is in.
-pub(super) async fn connect(endpoint: &Endpoint, path: &Path) -> Result<Channel, tonic::transport::Error> {
+pub(crate) async fn connect(endpoint: &Endpoint, path: &Path) -> Result<Channel, tonic::transport::Error> {
     let path = path.to_owned();
     endpoint.connect_with_connector(tower::service_fn(move |_: Uri| open(path.clone()))).await
 }
@@ -26,7 +26,8 @@ async fn open(path: PathBuf) -> io::Result<TokioIo<UnixStream>> {
     if is_trusted(peer, own, directory.map(|directory| directory.uid())) {
         return Ok(TokioIo::new(stream));
     }
-    Err(io::Error::other(format!("the process that listens there belongs to another user, with the number {peer}")))
+    let message = format!("the process that listens there belongs to another user, with the number {peer}");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 /// True for a process of this user or of the administrator; for the administrator also for one of the user who owns the
