@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates of the product, with the folder of each. What one may use of another is in their `Cargo.toml`s, so that the
 /// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("core", "crates/core/src"),
     ("extractive", "crates/extractive/src"),
     ("interop", "crates/interop/src"),
@@ -24,6 +24,7 @@ const CRATES: [(&str, &str); 11] = [
     ("secrets", "crates/secrets/src"),
     ("runtime", "crates/runtime/src"),
     ("engine", "crates/engine/src"),
+    ("search", "crates/search/src"),
     ("store", "crates/store/src"),
     ("scheduler", "crates/scheduler/src"),
     ("server", "crates/server/src"),

@@ -5,7 +5,7 @@
 //! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
 //! `ledger::messages`.
 
-use longhand_core::{model, words};
+use longhand_core::model;
 use longhand_engine::{self as engine, error, write_state};
 use longhand_runtime::{clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
@@ -113,10 +113,7 @@ pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
 pub use registry::access_tokens_of;
 pub use restore::{Restored, restore};
 pub use runs::Runs;
-pub use search::{
-    Census, Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Ranked, Search,
-    Unindexed as UnindexedPart, Wanted, phrases,
-};
+pub use search::{Hit, HitOf, Indexer, Page, Search};
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;

@@ -1,6 +1,5 @@
 //! What is to be indexed, from the log.
 
-use super::forgotten::{Erased, Forgotten};
 use crate::engine::{self, Reader, Row};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::head::SessionKey;
@@ -9,10 +8,11 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;
-use crate::model::message::{Message, MessageKind, Role};
+use crate::model::message::{Message, MessageKind};
 use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
+use longhand_search::{EntryKind, Erased, Forgotten, Part};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,73 +25,11 @@ const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
-/// The kind of a part that is searched. The numbers are in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
-    /// Text.
-    Text = 1,
-    /// Reasoning.
-    Reasoning = 2,
-    /// A tool call: its input.
-    ToolCall = 3,
-    /// The result of a tool: its output.
-    ToolResult = 4,
-    /// The name of media.
-    Media = 5,
-    /// The text of a marker.
-    Marker = 6,
-    /// A record.
-    Record = 7,
-}
-
-impl EntryKind {
-    /// The kind of a part; none if its content is not searched.
-    pub fn of(body: &PartBody) -> Option<Self> {
-        match body {
-            PartBody::Text(_) => Some(Self::Text),
-            PartBody::Reasoning(_) => Some(Self::Reasoning),
-            PartBody::ToolCall(_) => Some(Self::ToolCall),
-            PartBody::ToolResult(_) => Some(Self::ToolResult),
-            PartBody::Media(_) => Some(Self::Media),
-            PartBody::Marker(_) => Some(Self::Marker),
-            PartBody::Record(_) => Some(Self::Record),
-            PartBody::Step(_) | PartBody::Opaque(_) => None,
-        }
-    }
-}
-
-/// A closed part that is not in the index.
-#[derive(Debug, Clone)]
-pub struct Unindexed {
-    /// Its session.
-    pub owner: SessionKey,
-    /// The session's tenant.
-    pub tenant: Arc<str>,
-    /// The session, and those that it was forked from or works for, nearest first.
-    pub above: Arc<[SessionKey]>,
-    /// The revision of its message.
-    pub message: Revision,
-    /// Its number in the message.
-    pub number: u16,
-    /// The role of the message.
-    pub role: Role,
-    /// True if Longhand derived the message.
-    pub is_derived: bool,
-    /// When it came.
-    pub time: Timestamp,
-    /// Its kind.
-    pub kind: EntryKind,
-    /// The content.
-    pub body: Arc<PartBody>,
-    /// The name of its tool; `Indexer::add` takes it as a word.
-    pub tool: Option<String>,
-}
-
 /// The next page of the log.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The parts that came in it, in their order.
-    pub parts: Vec<Unindexed>,
+    pub parts: Vec<Part>,
     /// What was erased in it.
     pub(super) erased: Vec<Erased>,
     /// The number of its last event.
@@ -268,7 +206,7 @@ fn parts(
     sessions: &mut Sessions,
     closing: &Closing,
     message: &Message,
-    found: &mut Vec<Unindexed>,
+    found: &mut Vec<Part>,
 ) -> Result<()> {
     for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
         let Some(kind) = EntryKind::of(&part.body) else { continue };
@@ -278,7 +216,7 @@ fn parts(
             PartBody::ToolResult(result) => tool_of(reader, message, result)?,
             _ => None,
         };
-        found.push(Unindexed {
+        found.push(Part {
             owner: SessionKey(closing.owner),
             tenant,
             above,

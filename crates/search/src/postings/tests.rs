@@ -1,16 +1,23 @@
-use super::super::find::find;
-use super::super::lists::TenantWords;
-use super::super::source::EntryKind;
-use super::super::wanted::{Found, OwnRange, Phrase, Wanted};
-use super::*;
-use crate::engine::Reader;
+use super::file::*;
+use super::find::find;
+use super::lists::TenantWords;
+use crate::engine::{self, Connection, Reader};
+use crate::error::Error;
+use crate::forgotten::Forgotten;
+use crate::model::Seq;
+use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
+use crate::model::session::SessionKey;
 use crate::model::time::Timestamp;
-use crate::words::{Form, Query, Rank, Scores, Statistics};
+use crate::part::{EntryKind, Part};
+use crate::progress::Progress;
+use crate::wanted::{Found, OwnRange, Phrase, Wanted};
+use crate::words::{Form, Query, Rank, Scores, Statistics, Words, tool};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// An index in memory.
 fn index() -> Connection {
@@ -20,8 +27,8 @@ fn index() -> Connection {
     conn
 }
 
-fn entry(tenant: &str, owner: i64, message: i64) -> Unindexed {
-    Unindexed {
+fn entry(tenant: &str, owner: i64, message: i64) -> Part {
+    Part {
         owner: SessionKey(owner),
         tenant: tenant.into(),
         above: [SessionKey(owner)].into(),
@@ -36,7 +43,7 @@ fn entry(tenant: &str, owner: i64, message: i64) -> Unindexed {
     }
 }
 
-fn fill(conn: &Connection, seq: Seq, entries: Vec<(Unindexed, &str, &str)>) {
+fn fill(conn: &Connection, seq: Seq, entries: Vec<(Part, &str, &str)>) {
     let progress = Progress { store: Uuid::from_u128(1), seq, hash: vec![7; 32] };
     let words = |whole: &str, pieces: &str| Words {
         whole: whole.to_owned(),
@@ -112,7 +119,7 @@ fn a_search_is_restricted_by_all_of_its_filters() {
     assert_eq!(with(&|wanted| (wanted.derived, wanted.records) = (true, true)), [8, 7, 6, 5, 4, 3, 2, 1]);
     assert_eq!(with(&|wanted| wanted.roles = vec![Role::Tool]), [2]);
     assert_eq!(with(&|wanted| wanted.kinds = vec![EntryKind::ToolResult, EntryKind::Media]), [2]);
-    assert_eq!(with(&|wanted| wanted.tools = vec!["a1b2".to_owned()]), [2]);
+    assert_eq!(with(&|wanted| wanted.tools = vec![tool("a1b2")]), [2]);
     assert_eq!(with(&|wanted| wanted.since = Some(Timestamp(60))), [8, 7, 6]);
     assert_eq!(with(&|wanted| wanted.until = Some(Timestamp(60))), [5, 2, 1]);
     assert_eq!(with(&|wanted| (wanted.since, wanted.until) = (Some(Timestamp(11)), Some(Timestamp(21)))), [2]);
@@ -174,7 +181,7 @@ fn what_is_forgotten_is_in_no_file() {
     // Enough batches for lists of several levels, which have been merged in between.
     for batch in 0..40 {
         let entries = (0..20).map(|index| batch * 20 + index);
-        let lines: Vec<(Unindexed, String)> =
+        let lines: Vec<(Part, String)> =
             entries.map(|at| (entry("", 1 + at % 3, at), format!("common secretword{at} filler{}", at * 7))).collect();
         let lines = lines.iter().map(|(entry, line)| (entry.clone(), line.as_str(), "")).collect();
         fill(&conn, batch, lines);
@@ -303,7 +310,7 @@ proptest! {
     ) {
         let Ok(query) = Query::parse(&query) else { return Ok(()) };
         let expected = scanned(&query, &texts, all);
-        let search = Wanted { terms: query.terms, all, ..wanted("", crate::search::phrases(&query)) };
+        let search = Wanted { terms: query.terms, all, ..wanted("", crate::phrases(&query)) };
         let ranks = |conn: &Connection, search: &Wanted| {
             let found = find(&mut Reader::new(conn), search, i64::MAX).expect("a search");
             let ranks = found.entries.iter().map(|found| (found.rank, found.entry.message));

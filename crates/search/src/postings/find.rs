@@ -4,13 +4,13 @@
 //! score needs nothing but the statistics that were counted with the lists, which may be those of several indexes.
 
 use super::lists::{self, List, TenantWords};
-use super::source::EntryKind;
-use super::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
+use crate::part::EntryKind;
+use crate::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
 use crate::engine::{self, Connection, Reader};
 use crate::error::Result;
-use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::message::Role;
+use crate::model::session::SessionKey;
 use crate::words::{Rank, Scores, Statistics};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

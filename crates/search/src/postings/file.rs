@@ -6,16 +6,16 @@
 //! each word.
 
 use super::find::role_number;
-use super::forgotten::Forgotten;
 use super::lists::{places, table};
-use super::source::Unindexed;
 use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
-use crate::ledger::head::SessionKey;
+use crate::forgotten::Forgotten;
 use crate::limits;
-use crate::model::Seq;
 use crate::model::compaction::RevisionRange;
-use crate::words::Words;
+use crate::model::session::SessionKey;
+use crate::part::Part;
+use crate::progress::Progress;
+use crate::words::{self, Words};
 use std::fmt::Write as _;
 use uuid::Uuid;
 
@@ -80,14 +80,6 @@ fn transaction<T>(conn: &Connection, change: impl FnOnce(&Connection) -> Result<
     Ok(changed)
 }
 
-/// How far an index is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Progress {
-    pub(super) store: Uuid,
-    pub(super) seq: Seq,
-    pub(super) hash: Vec<u8>,
-}
-
 /// Makes the tables of a new index. False for an index of another version.
 pub(super) fn prepare(conn: &Connection) -> Result<bool> {
     let version: i64 = engine::scalar(IS_VERSION).one(conn)?;
@@ -113,7 +105,7 @@ pub(super) fn progress(conn: &Connection) -> Result<Option<Progress>> {
 }
 
 /// Adds entries with their words and sets the progress, in one commit.
-pub(super) fn add(conn: &Connection, progress: &Progress, entries: &[(Unindexed, Words)]) -> Result<()> {
+pub(super) fn add(conn: &Connection, progress: &Progress, entries: &[(Part, Words)]) -> Result<()> {
     transaction(conn, |conn| {
         for (entry, words) in entries {
             add_one(conn, entry, words)?;
@@ -123,7 +115,7 @@ pub(super) fn add(conn: &Connection, progress: &Progress, entries: &[(Unindexed,
     })
 }
 
-fn add_one(conn: &Connection, entry: &Unindexed, words: &Words) -> Result<()> {
+fn add_one(conn: &Connection, entry: &Part, words: &Words) -> Result<()> {
     let place = |sql| engine::query(sql).bind(entry.owner.0).bind(entry.message).bind(entry.number);
     if place(HAS_ENTRY).optional(conn)?.is_some() {
         return Ok(());
@@ -156,20 +148,20 @@ fn add_tenant(conn: &Connection, name: &str) -> Result<i64> {
 }
 
 /// The words by which searches are restricted: those of its session, of the sessions above it and of its tool.
-fn scope(entry: &Unindexed) -> String {
-    let mut words = format!("s{}", entry.owner.0);
+fn scope(entry: &Part) -> String {
+    let mut scope = format!("s{}", entry.owner.0);
     // Writing to a string cannot fail.
     if let Some(tool) = &entry.tool {
-        let _ = write!(words, " t{tool}");
+        let _ = write!(scope, " t{}", words::tool(tool));
     }
     let above: Vec<_> = entry.above.iter().filter(|above| **above != entry.owner).collect();
     for above in above.iter().take(limits::SEARCH_ABOVE_MAX) {
-        let _ = write!(words, " u{}", above.0);
+        let _ = write!(scope, " u{}", above.0);
     }
     if above.len() > limits::SEARCH_ABOVE_MAX {
-        words.push_str(" deep");
+        scope.push_str(" deep");
     }
-    words
+    scope
 }
 
 /// Removes entries. Returns their number. Their words are in the file until the tenant's are merged.
@@ -214,6 +206,3 @@ pub(super) fn merge(conn: &Connection, tenant: &str) -> Result<()> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! The text of a part that is searched, and queries in the words of the index.
+//! The text of a part that is searched.
 
 use crate::limits;
 use crate::model::part::PartBody;
@@ -21,7 +21,7 @@ pub fn text_of(body: &PartBody) -> Option<(&str, Form)> {
 }
 
 /// The words of a part in the index: those of its text, and of the name of a called tool.
-pub(super) fn words_of(body: &PartBody) -> Words {
+pub(crate) fn words_of(body: &PartBody) -> Words {
     let mut words = Words::default();
     if let PartBody::ToolCall(call) = body {
         words.add(&call.tool, Form::Plain);

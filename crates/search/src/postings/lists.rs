@@ -1,6 +1,6 @@
 //! What FTS5 has of a tenant's words: the entries of a word, of a phrase, of a restriction, and what it costs to read them.
 
-use super::wanted::{OwnRange, Phrase, Wanted};
+use crate::wanted::{OwnRange, Phrase, Wanted};
 use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::limits;
