@@ -24,3 +24,13 @@ pub enum Forgotten {
     /// A part, by the revision of its message and its number in it.
     Part(Revision, u16),
 }
+
+impl Forgotten {
+    /// True if a part is to be forgotten.
+    pub fn has(&self, message: Revision, number: u16) -> bool {
+        match self {
+            Self::Messages(range) => range.contains(message),
+            Self::Part(of, part) => *of == message && *part == number,
+        }
+    }
+}

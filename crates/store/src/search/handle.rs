@@ -38,7 +38,9 @@ impl Search {
     pub async fn census(&self, wanted: &Wanted) -> Result<Census> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
-        readers.interruptible(move |reader| PostingsReader::new(reader).census(&wanted, limits::SEARCH_LIST_PAGES)).await
+        readers
+            .interruptible(move |reader| PostingsReader::new(reader).census(&wanted, limits::SEARCH_LIST_PAGES))
+            .await
     }
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for

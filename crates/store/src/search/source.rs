@@ -13,7 +13,7 @@ use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use longhand_search::{EntryKind, Erased, Forgotten, Part};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 const EVENTS: &str =
@@ -62,43 +62,95 @@ enum Change {
 /// The next page of the log after an event; none at its end.
 pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
+    let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
-    let mut read: HashMap<MessageId, Arc<Message>> = HashMap::new();
-    let mut bytes = 0;
-    for row in &rows {
+    let mut read = ReadMessages::default();
+    for (at, row) in rows.iter().enumerate() {
         let owner = row.get(1)?;
-        match change(row)? {
+        match &changes[at] {
             Some(Change::Closed(message)) => {
                 let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
-                let found = match read.get(&message) {
-                    Some(found) => Some(Arc::clone(found)),
-                    None => read_message(reader, message, &mut bytes)?.inspect(|found| {
-                        read.insert(message, Arc::clone(found));
-                    }),
-                };
-                if let Some(found) = found {
-                    parts(reader, sessions, &closing, &found, &mut page.parts)?;
+                if let Some(found) = read.message(reader, *message, &changes[at..])? {
+                    parts(reader, sessions, &read, &closing, &found, &mut page.parts)?;
                 }
             }
             Some(Change::ErasedMessages(ranges)) => {
                 let (tenant, _) = session(reader, sessions, owner)?;
                 let owner = SessionKey(owner);
-                let whole = |range| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(range) };
-                page.erased.extend(ranges.into_iter().map(whole));
+                let whole =
+                    |range: &_| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(*range) };
+                page.erased.extend(ranges.iter().map(whole));
             }
             Some(Change::ErasedParts(messages)) => {
-                for message in &messages {
+                for message in messages {
                     erased(reader, sessions, message, &mut page.erased)?;
                 }
             }
             None => {}
         }
         (page.last, page.hash) = (row.get(0)?, row.get(6)?);
-        if bytes >= limits::SEARCH_BATCH_BYTES {
+        if read.bytes >= limits::SEARCH_BATCH_BYTES {
             break;
         }
     }
     Ok((!rows.is_empty()).then_some(page))
+}
+
+/// Messages that are read together.
+const READ_TOGETHER: usize = 64;
+
+/// The messages of a page, some of which are read ahead.
+#[derive(Default)]
+struct ReadMessages {
+    /// None for one that was erased, or cannot be read.
+    read: HashMap<MessageId, Option<Arc<Message>>>,
+    /// Those that were asked for.
+    asked: HashSet<MessageId>,
+    /// Their bytes.
+    bytes: usize,
+}
+
+impl ReadMessages {
+    /// A message. If it was not read, it is read with the next ones that these changes name.
+    fn message(
+        &mut self,
+        reader: &mut Reader<'_>,
+        id: MessageId,
+        changes: &[Option<Change>],
+    ) -> Result<Option<Arc<Message>>> {
+        if !self.read.contains_key(&id) {
+            self.read_ahead(reader, changes)?;
+        }
+        if !self.read.contains_key(&id) {
+            self.read.insert(id, read_message(reader, id)?);
+        }
+        let found = self.read.get(&id).cloned().flatten();
+        if self.asked.insert(id) {
+            self.bytes += found.as_deref().map_or(0, messages::message_bytes);
+        }
+        Ok(found)
+    }
+
+    /// Reads the first messages that these changes name. If one of them cannot be read, none is.
+    fn read_ahead(&mut self, reader: &mut Reader<'_>, changes: &[Option<Change>]) -> Result<()> {
+        let closed = changes.iter().filter_map(|change| match change {
+            Some(Change::Closed(message)) => Some(*message),
+            _ => None,
+        });
+        let mut ids: Vec<MessageId> = closed.filter(|id| !self.read.contains_key(id)).take(READ_TOGETHER).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match messages::those_of(reader, &ids, limits::SEARCH_BATCH_BYTES) {
+            Ok((found, others)) => {
+                let gone = ids.into_iter().filter(|id| !others.contains(id)).map(|id| (id, None));
+                self.read.extend(gone);
+                self.read.extend(found.into_iter().map(|found| (found.id, Some(Arc::new(found)))));
+                Ok(())
+            }
+            Err(Error::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What an event changes; none for most, and for one that is damaged.
@@ -185,12 +237,9 @@ fn changes_parts(kind: EventKind) -> bool {
 }
 
 /// A message with its parts; none if it was erased.
-fn read_message(reader: &mut Reader<'_>, message: MessageId, bytes: &mut usize) -> Result<Option<Arc<Message>>> {
+fn read_message(reader: &mut Reader<'_>, message: MessageId) -> Result<Option<Arc<Message>>> {
     match messages::with_row(reader, message) {
-        Ok((_, found)) => {
-            *bytes += messages::message_bytes(&found);
-            Ok(Some(Arc::new(found)))
-        }
+        Ok((_, found)) => Ok(Some(Arc::new(found))),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error @ Error::Corrupt { .. }) => {
             tracing::warn!(%error, %message, "a message that cannot be read is not in the search index");
@@ -204,6 +253,7 @@ fn read_message(reader: &mut Reader<'_>, message: MessageId, bytes: &mut usize) 
 fn parts(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
+    read: &ReadMessages,
     closing: &Closing,
     message: &Message,
     found: &mut Vec<Part>,
@@ -213,7 +263,11 @@ fn parts(
         let (tenant, above) = session(reader, sessions, closing.owner)?;
         let tool = match &*part.body {
             PartBody::ToolCall(call) => Some(call.tool.clone()),
-            PartBody::ToolResult(result) => tool_of(reader, message, result)?,
+            // The call came just before, as a rule.
+            PartBody::ToolResult(result) => match answered(result).and_then(|id| read.read.get(&id)?.as_ref()) {
+                Some(before) => tool_in(before, result),
+                None => tool_of(reader, message, result)?,
+            },
             _ => None,
         };
         found.push(Part {
@@ -235,22 +289,31 @@ fn parts(
 
 /// The tool of a result, by the call that it answers.
 pub(super) fn tool_of(reader: &mut Reader<'_>, own: &Message, result: &ToolResult) -> Result<Option<String>> {
-    let Answers::In(id) = &result.answers else { return Ok(None) };
-    let Ok(id) = id.parse::<MessageId>() else { return Ok(None) };
-    let tool = |message: &Message| {
-        message.parts.iter().find_map(|part| match &*part.body {
-            PartBody::ToolCall(call) if call.call_id == result.call_id => Some(call.tool.clone()),
-            _ => None,
-        })
-    };
+    let Some(id) = answered(result) else { return Ok(None) };
     if id == own.id {
-        return Ok(tool(own));
+        return Ok(tool_in(own, result));
     }
     match messages::with_row(reader, id) {
-        Ok((_, message)) => Ok(tool(&message)),
+        Ok((_, message)) => Ok(tool_in(&message, result)),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The message with the call that a result answers.
+fn answered(result: &ToolResult) -> Option<MessageId> {
+    match &result.answers {
+        Answers::In(id) => id.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The tool of a result, whose call is in a message.
+fn tool_in(message: &Message, result: &ToolResult) -> Option<String> {
+    message.parts.iter().find_map(|part| match &*part.body {
+        PartBody::ToolCall(call) if call.call_id == result.call_id => Some(call.tool.clone()),
+        _ => None,
+    })
 }
 
 /// The tenant of a session, and the sessions above it with itself. Neither ever changes.
