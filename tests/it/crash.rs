@@ -228,7 +228,6 @@ const ERASURE: [(&str, bool); 8] = [
     ("erase.clean", false),
     // The index has no entry any more, and still the words; it has no word any more, and its log has; none has.
     ("search.removed", false),
-    ("search.merged", false),
     ("search.cleaned", false),
     ("search.emptied", false),
 ];

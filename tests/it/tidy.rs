@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates of the product, with the folder of each. What one may use of another is in their `Cargo.toml`s, so that the
 /// compiler holds it; which of them may use a library like `rusqlite` is in `deny.toml`.
-const CRATES: [(&str, &str); 16] = [
+const CRATES: [(&str, &str); 17] = [
     ("model", "crates/model/src"),
     ("words", "crates/words/src"),
     ("client", "crates/client/src"),
@@ -29,6 +29,7 @@ const CRATES: [(&str, &str); 16] = [
     ("runtime", "crates/runtime/src"),
     ("engine", "crates/engine/src"),
     ("engine-postgres", "crates/engine-postgres/src"),
+    ("search", "crates/search/src"),
     ("store", "crates/store/src"),
     ("scheduler", "crates/scheduler/src"),
     ("server", "crates/server/src"),

@@ -5,6 +5,10 @@ use super::ids::SessionId;
 use super::time::Timestamp;
 use super::usage::{ModelWindow, UsageTotals};
 
+/// The key of a session inside the store: that of an older session is smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SessionKey(pub i64);
+
 /// The state of a session: open to writes or archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {

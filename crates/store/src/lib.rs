@@ -113,10 +113,7 @@ pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
 pub use registry::access_tokens_of;
 pub use restore::{Restored, restore};
 pub use runs::Runs;
-pub use search::{
-    Census, Entry, EntryKind, Found, Hit, HitOf, Indexer, OwnRange, Page, Phrase, Ranked, Search,
-    Unindexed as UnindexedPart, Wanted, phrases,
-};
+pub use search::{Hit, HitOf, Indexer, Page, Search};
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;

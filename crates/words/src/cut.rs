@@ -114,33 +114,59 @@ fn continues(character: char) -> bool {
 /// character that stands alone or last. Everything else separates words, so a path is the sequence of its names. A word
 /// consists of letters, digits, accents and `_` only.
 pub fn cut(text: &str, form: Form, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    cut_unstemmed(text, form, &mut |column, word, bytes, has_stem| {
+        let stem = if has_stem { stem(word) } else { None };
+        each(column, word, bytes.clone());
+        if let Some(stem) = stem {
+            each(Column::Stem, &stem, bytes);
+        }
+    });
+}
+
+/// The same without stems, for a caller that knows those of the words that it met before: `each` is told whether a word
+/// counts by its stem too.
+pub fn cut_unstemmed(text: &str, form: Form, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
     let mut run = Run { units: Vec::new(), script: Script::Blank, folded: String::new() };
-    match form {
-        Form::Plain => {
-            for (start, character) in text.char_indices() {
-                run.add(Unit { character, start, end: start + character.len_utf8() }, each);
-            }
+    let mut at = 0;
+    while let Some(character) = text[at..].chars().next() {
+        // Most of a text.
+        if run.script == Script::Blank
+            && let Some(bytes) = simple_word(&text.as_bytes()[at..])
+        {
+            run.simple(&text[at..at + bytes], at, each);
+            at += bytes;
+            continue;
         }
-        Form::Json => {
-            let mut at = 0;
-            while let Some(unit) = json_unit(text, at) {
-                at = unit.end;
-                run.add(unit, each);
-            }
-        }
+        let plain = Unit { character, start: at, end: at + character.len_utf8() };
+        let unit = match form {
+            Form::Json if character == '\\' => json_escape(text, plain),
+            Form::Plain | Form::Json => plain,
+        };
+        at = unit.end;
+        run.add(unit, each);
     }
     run.end(each);
 }
 
-/// The character at a position of JSON.
-fn json_unit(text: &str, start: usize) -> Option<Unit> {
+/// The length of the word that a text begins with, if it has one piece and consists of letters or of digits of ASCII; none
+/// where it may go on behind them.
+fn simple_word(text: &[u8]) -> Option<usize> {
+    let end = text.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let goes_on = matches!(text.get(end), Some(b'_' | b'\\' | 0x80..));
+    let (first, rest) = text[..end].split_first().filter(|_| !goes_on)?;
+    let is_simple = match first {
+        b'0'..=b'9' => rest.iter().all(u8::is_ascii_digit),
+        b'A'..=b'Z' => rest.iter().all(u8::is_ascii_lowercase) || rest.iter().all(u8::is_ascii_uppercase),
+        _ => rest.iter().all(u8::is_ascii_lowercase),
+    };
+    is_simple.then_some(end)
+}
+
+/// The character that a backslash and what is behind it stand for in JSON.
+fn json_escape(text: &str, plain: Unit) -> Unit {
+    let start = plain.start;
     let rest = &text[start..];
-    let character = rest.chars().next()?;
-    let plain = Unit { character, start, end: start + character.len_utf8() };
-    if character != '\\' {
-        return Some(plain);
-    }
-    let of = |character, bytes: usize| Some(Unit { character, start, end: start + bytes });
+    let of = |character, bytes: usize| Unit { character, start, end: start + bytes };
     match rest.as_bytes().get(1) {
         Some(b'u') => {
             let code = |at: usize| {
@@ -156,12 +182,12 @@ fn json_unit(text: &str, start: usize) -> Option<Unit> {
                     _ => of(' ', 6),
                 },
                 Some(code) => of(char::from_u32(code).unwrap_or(' '), 6),
-                None => Some(plain),
+                None => plain,
             }
         }
         // Every other escape stands for a character that separates words.
         Some(byte) if byte.is_ascii() => of(' ', 2),
-        _ => Some(plain),
+        _ => plain,
     }
 }
 
@@ -174,7 +200,7 @@ struct Run {
 }
 
 impl Run {
-    fn add(&mut self, unit: Unit, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    fn add(&mut self, unit: Unit, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
         let script = match Script::of(unit.character) {
             _ if self.script != Script::Blank && continues(unit.character) => self.script,
             script => script,
@@ -188,7 +214,15 @@ impl Run {
         }
     }
 
-    fn end(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    /// Gives a word of one piece.
+    fn simple(&mut self, word: &str, start: usize, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
+        self.folded.clear();
+        self.folded.push_str(&word[..word.len().min(WORD_CHARS_MAX)]);
+        self.folded.make_ascii_lowercase();
+        each(Column::Whole, &self.folded, start..start + word.len(), true);
+    }
+
+    fn end(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
         match self.script {
             Script::Blank => {}
             Script::Word => self.word(each),
@@ -198,7 +232,7 @@ impl Run {
         self.script = Script::Blank;
     }
 
-    fn word(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    fn word(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
         let is_name = |unit: &Unit| unit.character != '_';
         let (Some(first), Some(last)) = (self.units.iter().position(is_name), self.units.iter().rposition(is_name))
         else {
@@ -206,40 +240,36 @@ impl Run {
         };
         let units = &self.units[first..=last];
         let pieces = pieces(units);
-        give(Column::Whole, units, &mut self.folded, each);
-        if pieces.is_empty() {
-            give_stem(&self.folded, units, each);
-        }
+        give(Column::Whole, units, &mut self.folded, pieces.is_empty(), each);
         for piece in pieces {
-            give(Column::Piece, piece, &mut self.folded, each);
-            give_stem(&self.folded, piece, each);
+            give(Column::Piece, piece, &mut self.folded, true, each);
         }
     }
 
-    fn dense(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+    fn dense(&mut self, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
         let starts = (0..self.units.len()).filter(|&at| at == 0 || !continues(self.units[at].character));
         let starts: Vec<usize> = starts.chain([self.units.len()]).collect();
         let column = if starts.len() == 2 { Column::Whole } else { Column::Piece };
         for pair in starts.windows(3) {
-            give(Column::Whole, &self.units[pair[0]..pair[2]], &mut self.folded, each);
+            give(Column::Whole, &self.units[pair[0]..pair[2]], &mut self.folded, false, each);
         }
         if let [.., start, end] = starts[..] {
-            give(column, &self.units[start..end], &mut self.folded, each);
+            give(column, &self.units[start..end], &mut self.folded, false, each);
         }
     }
 }
 
 /// Gives a word; `folded` is it in the form of the index.
-fn give(column: Column, units: &[Unit], folded: &mut String, each: &mut impl FnMut(Column, &str, Range<usize>)) {
+fn give(
+    column: Column,
+    units: &[Unit],
+    folded: &mut String,
+    has_stem: bool,
+    each: &mut impl FnMut(Column, &str, Range<usize>, bool),
+) {
     fold(units, folded);
     if !folded.is_empty() {
-        each(column, folded, bytes(units));
-    }
-}
-
-fn give_stem(folded: &str, units: &[Unit], each: &mut impl FnMut(Column, &str, Range<usize>)) {
-    if let Some(stem) = stem(folded) {
-        each(Column::Stem, &stem, bytes(units));
+        each(column, folded, bytes(units), has_stem);
     }
 }
 
@@ -340,44 +370,6 @@ impl PlacedWords {
             }
         });
         all
-    }
-}
-
-/// The words of a text by column, as an index takes them: separated by blanks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
-    /// The words in their order.
-    pub whole: String,
-    /// The pieces of names.
-    pub pieces: String,
-    /// The stems of words and pieces.
-    pub stems: String,
-    /// The number of `whole`: the length of a part to the ranking.
-    pub count: u32,
-}
-
-impl Words {
-    /// Adds the words of a text.
-    pub fn add(&mut self, text: &str, form: Form) {
-        cut(text, form, &mut |column, word, _| {
-            let line = match column {
-                Column::Whole => {
-                    self.count += 1;
-                    &mut self.whole
-                }
-                Column::Piece => &mut self.pieces,
-                Column::Stem => &mut self.stems,
-            };
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        });
-    }
-
-    /// True if there is no word.
-    pub fn is_empty(&self) -> bool {
-        self.whole.is_empty()
     }
 }
 

@@ -13,7 +13,8 @@ mod stem;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{Column, Form, Words, cut, tool};
+pub use cut::{Column, Form, cut, cut_unstemmed, tool};
 pub use query::{Query, QueryError, Term};
 pub use rank::{Rank, Scores, Statistics};
 pub use snippet::{Snippet, snippet};
+pub use stem::stem;

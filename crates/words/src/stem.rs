@@ -7,7 +7,7 @@ use waken_snowball::{Algorithm, Stemmer};
 
 /// The form by which a folded word is found whatever its ending and its accents; none for one that is that form itself,
 /// or has other signs than Latin letters.
-pub(super) fn stem(word: &str) -> Option<String> {
+pub fn stem(word: &str) -> Option<String> {
     let plain: Cow<'_, str> = match word.is_ascii() {
         true => Cow::Borrowed(word),
         false => Cow::Owned(word.nfd().filter(|character| !is_combining_mark(*character)).collect()),

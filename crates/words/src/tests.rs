@@ -1,13 +1,17 @@
 use super::cut::{Column, Form, cut};
-use super::{Query, QueryError, Scores, Statistics, Words, snippet, tool};
+use super::{Query, QueryError, Scores, Statistics, snippet, tool};
 use proptest::prelude::*;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// The words of a text, and its pieces.
 fn words(text: &str, form: Form) -> (String, String) {
-    let mut words = Words::default();
-    words.add(text, form);
-    (words.whole, words.pieces)
+    let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+    cut(text, form, &mut |column, word, _| match column {
+        Column::Whole => whole.push(word.to_owned()),
+        Column::Piece => pieces.push(word.to_owned()),
+        Column::Stem => {}
+    });
+    (whole.join(" "), pieces.join(" "))
 }
 
 #[test]

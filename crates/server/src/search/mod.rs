@@ -1,4 +1,4 @@
-//! Full-text search over all history: what fills the index, and the terms of a query as the index takes them.
+//! Full-text search over all history: what fills the index.
 //!
 //! The [`Service`] follows the log on a thread of its own, which yields to every other: no append ever waits for it.
 //! While others write it pauses for most of the time (`pace`), and it catches up when the log rests or a search waits. It
@@ -8,8 +8,6 @@
 mod pace;
 mod service;
 mod step;
-mod texts;
 
 pub use service::{Options, Service};
 pub use step::{Effect, Input, State, step};
-pub use texts::text_of;

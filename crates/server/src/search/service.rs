@@ -1,12 +1,10 @@
 //! The service: follows the log, and fills the index.
 
 use super::step::{Effect, Input, State, step};
-use super::texts::words_of;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
-use crate::store::{self, Indexer, Page, Store, UnindexedPart};
-use crate::words::{self, Words};
+use crate::store::{self, Indexer, Store};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -198,7 +196,7 @@ impl Worker {
                 return Input::Failed;
             }
         };
-        match indexer.add(&page, &entries(&page)) {
+        match indexer.add(&page) {
             Ok(()) => {
                 let head = *self.head.borrow_and_update();
                 Input::Indexed { seq: indexer.seq(), head, spent: began.elapsed() }
@@ -237,17 +235,4 @@ fn failed(error: &store::Error, failures: u32) -> Input {
         store::Error::Corrupt { .. } => Input::Damaged,
         _ => Input::Failed,
     }
-}
-
-/// The parts of a page of the log that have words, with them.
-fn entries(page: &Page) -> Vec<(UnindexedPart, Words)> {
-    let cut = |part: &UnindexedPart| {
-        let found = words_of(&part.body);
-        if found.is_empty() {
-            return None;
-        }
-        let tool = part.tool.as_deref().map(words::tool);
-        Some((UnindexedPart { tool, ..part.clone() }, found))
-    };
-    page.parts.iter().filter_map(cut).collect()
 }

@@ -9,6 +9,7 @@ use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, RunId, SessionId};
 use crate::model::message::GivenView;
 use crate::model::run::Epoch;
+pub use crate::model::session::SessionKey;
 use crate::model::session::{ContextSize, Guards, OriginTimes, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageTotals};
@@ -17,10 +18,6 @@ use crate::secrets::Hit;
 use std::collections::HashMap;
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// The key of a session inside the store: that of an older session is smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct SessionKey(pub i64);
 
 /// Pending work that may still change a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,9 +1,7 @@
 //! The handle of the search index.
 
-use super::find;
 use super::hits::{self, Hit, HitOf};
 use super::indexer::Indexer;
-use super::wanted::{Census, Found, OwnRange, Wanted};
 use crate::clock::Clock;
 use crate::engine::{files, gaps};
 use crate::error::{Error, Result};
@@ -11,6 +9,7 @@ use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::Seq;
 use crate::shared::Shared;
+use longhand_search::{Census, Found, IndexReader as _, OwnRange, PostingsReader, Wanted};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -28,7 +27,7 @@ impl Search {
     pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
-        readers.interruptible(move |reader| find::find(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
+        readers.interruptible(move |reader| PostingsReader::new(reader).find(&wanted, limits::SEARCH_LIST_PAGES)).await
     }
 
     /// Counts how common the clues of a search are, for a caller that does not see all sessions.
@@ -39,7 +38,9 @@ impl Search {
     pub async fn census(&self, wanted: &Wanted) -> Result<Census> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
-        readers.interruptible(move |reader| find::census(reader, &wanted, limits::SEARCH_LIST_PAGES)).await
+        readers
+            .interruptible(move |reader| PostingsReader::new(reader).census(&wanted, limits::SEARCH_LIST_PAGES))
+            .await
     }
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for

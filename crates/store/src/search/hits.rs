@@ -1,7 +1,6 @@
 //! The messages of what was found, with what a view does with them.
 
 use super::source;
-use super::wanted::{Entry, OwnRange};
 use crate::engine::{self, Reader};
 use crate::error::{Error, Result};
 use crate::ledger::ancestry::{self, Ancestry};
@@ -12,6 +11,7 @@ use crate::model::ids::CompactionId;
 use crate::model::layout::Layout;
 use crate::model::message::{Message, MessageState, MessageStatus};
 use crate::model::part::PartBody;
+use longhand_search::{Entry, OwnRange};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 

@@ -1,21 +1,16 @@
 //! The one that fills the index: its connections to the index and to the store.
 
-use super::file::{self, Progress};
-use super::forgotten::Erased;
-use super::source::{self, Page, Sessions, Unindexed};
+use super::source::{self, Page, Sessions};
 use crate::clock::Clock;
-use crate::engine::connect::{self, BUSY_TIMEOUT};
-use crate::engine::gaps::{self, Gaps};
 use crate::engine::readers::Readers;
-use crate::engine::{Connection, Reader, checkpoint, files};
+use crate::engine::{Connection, Reader, connect, files};
 use crate::error::{Error, Result};
 use crate::ledger::events;
 use crate::limits;
 use crate::model::Seq;
 use crate::shared::Shared;
 use crate::telemetry::failpoint;
-use crate::words::Words;
-use std::collections::BTreeSet;
+use longhand_search::{IndexWriter as _, Postings, Progress};
 use std::sync::Arc;
 
 /// The one that fills the index. It reads the log on a connection of its own and blocks its thread.
@@ -23,7 +18,7 @@ pub struct Indexer {
     shared: Arc<Shared>,
     clock: Clock,
     store: Connection,
-    file: Connection,
+    index: Postings,
     progress: Progress,
     /// The last event of which something may have been forgotten already.
     tried: Seq,
@@ -35,13 +30,13 @@ impl Indexer {
     pub(super) fn open(shared: Arc<Shared>, clock: Clock) -> Result<Self> {
         files::make_search(&shared.directory)?;
         let store = shared.readers.connect()?;
-        let (file, progress) = match open_file(&shared, &store) {
+        let (index, progress) = match open_index(&shared, &store) {
             Ok(Some(opened)) => opened,
             Ok(None) | Err(Error::Corrupt { .. }) => {
                 tracing::info!("the search index does not fit the store: it is made anew");
                 files::remove_search(&shared.directory)?;
                 files::make_search(&shared.directory)?;
-                open_file(&shared, &store)?.ok_or(Error::Bug("a new search index does not fit the store"))?
+                open_index(&shared, &store)?.ok_or(Error::Bug("a new search index does not fit the store"))?
             }
             Err(error) => return Err(error),
         };
@@ -51,7 +46,7 @@ impl Indexer {
         shared.search.progress.send_replace(progress.seq);
         // The last indexer may have ended within the next page. A new index had nothing to forget.
         let tried = if progress.seq == 0 { 0 } else { progress.seq + limits::SEARCH_BATCH_EVENTS };
-        Ok(Self { shared, clock, store, file, progress, tried, sessions: Sessions::new() })
+        Ok(Self { shared, clock, store, index, progress, tried, sessions: Sessions::new() })
     }
 
     /// The newest event that is in the index.
@@ -69,45 +64,26 @@ impl Indexer {
         page
     }
 
-    /// Adds the parts of a page, with the words of each. Parts without words are left out by the caller. What was erased in
-    /// the page is forgotten first, so that the progress never passes it.
+    /// Adds the parts of a page. What was erased in the page is forgotten first, so that the progress never passes it.
     ///
     /// # Errors
     ///
     /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
-    pub fn add(&mut self, page: &Page, entries: &[(Unindexed, Words)]) -> Result<()> {
+    pub fn add(&mut self, page: &Page) -> Result<()> {
         let is_repeated = self.progress.seq < self.tried;
         self.tried = self.tried.max(page.last);
-        let mut tenants = BTreeSet::new();
-        for Erased { tenant, owner, what } in &page.erased {
-            let removed = file::forget(&self.file, *owner, *what)?;
+        if !page.erased.is_empty() {
+            let is_removed = self.index.forget(&page.erased)?;
+            if is_removed {
+                failpoint::reach("search.removed");
+            }
             // An attempt that ended early may have removed the entries, and left their words.
-            if removed > 0 || is_repeated {
-                tenants.insert(&**tenant);
+            if is_removed || is_repeated {
+                self.index.wipe()?;
             }
         }
-        if !tenants.is_empty() {
-            failpoint::reach("search.removed");
-        }
-        let is_cleaned = !tenants.is_empty() && gaps::can_be_cleaned();
-        for tenant in tenants {
-            file::merge(&self.file, tenant)?;
-            failpoint::reach("search.merged");
-        }
-        if is_cleaned {
-            // Nobody else writes to the file.
-            let mut gaps = Gaps::default();
-            while !gaps.clean(&self.file, None)? {}
-            failpoint::reach("search.cleaned");
-        }
-        if !page.erased.is_empty() && !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
-            return Err(Error::Busy("a search needs the log of the index"));
-        }
-        if !page.erased.is_empty() {
-            failpoint::reach("search.emptied");
-        }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
-        file::add(&self.file, &progress, entries)?;
+        self.index.add(&progress, &page.parts)?;
         self.progress = progress;
         self.shared.search.progress.send_replace(self.progress.seq);
         Ok(())
@@ -131,18 +107,15 @@ impl Drop for Indexer {
 }
 
 /// Opens the index; none if it is not one of this store, or of another version.
-fn open_file(shared: &Shared, store: &Connection) -> Result<Option<(Connection, Progress)>> {
-    let file = connect::connect_search_writer(&shared.directory)?;
-    if !file::prepare(&file)? {
-        return Ok(None);
-    }
+fn open_index(shared: &Shared, store: &Connection) -> Result<Option<(Postings, Progress)>> {
+    let Some(index) = Postings::open(&shared.directory)? else { return Ok(None) };
     let new = || Progress { store: shared.identity.id, seq: 0, hash: Vec::new() };
-    let progress = file::progress(&file)?.unwrap_or_else(new);
+    let progress = index.progress()?.unwrap_or_else(new);
     let is_of_store = progress.store == shared.identity.id;
     // A store that lost its newest commits may have others under the same numbers.
     let hash = match progress.seq {
         0 => Some(Vec::new()),
         seq => events::hash_at_seq(&mut Reader::new(store), seq)?,
     };
-    Ok((is_of_store && hash.as_ref() == Some(&progress.hash)).then_some((file, progress)))
+    Ok((is_of_store && hash.as_ref() == Some(&progress.hash)).then_some((index, progress)))
 }

@@ -1,6 +1,5 @@
 //! What is to be indexed, from the log.
 
-use super::forgotten::{Erased, Forgotten};
 use crate::engine::{self, Reader, Row};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::head::SessionKey;
@@ -9,11 +8,12 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
 use crate::model::ids::MessageId;
-use crate::model::message::{Message, MessageKind, Role};
+use crate::model::message::{Message, MessageKind};
 use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use std::collections::HashMap;
+use longhand_search::{EntryKind, Erased, Forgotten, Part};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 const EVENTS: &str =
@@ -25,73 +25,11 @@ const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
-/// The kind of a part that is searched. The numbers are in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
-    /// Text.
-    Text = 1,
-    /// Reasoning.
-    Reasoning = 2,
-    /// A tool call: its input.
-    ToolCall = 3,
-    /// The result of a tool: its output.
-    ToolResult = 4,
-    /// The name of media.
-    Media = 5,
-    /// The text of a marker.
-    Marker = 6,
-    /// A record.
-    Record = 7,
-}
-
-impl EntryKind {
-    /// The kind of a part; none if its content is not searched.
-    pub fn of(body: &PartBody) -> Option<Self> {
-        match body {
-            PartBody::Text(_) => Some(Self::Text),
-            PartBody::Reasoning(_) => Some(Self::Reasoning),
-            PartBody::ToolCall(_) => Some(Self::ToolCall),
-            PartBody::ToolResult(_) => Some(Self::ToolResult),
-            PartBody::Media(_) => Some(Self::Media),
-            PartBody::Marker(_) => Some(Self::Marker),
-            PartBody::Record(_) => Some(Self::Record),
-            PartBody::Step(_) | PartBody::Opaque(_) => None,
-        }
-    }
-}
-
-/// A closed part that is not in the index.
-#[derive(Debug, Clone)]
-pub struct Unindexed {
-    /// Its session.
-    pub owner: SessionKey,
-    /// The session's tenant.
-    pub tenant: Arc<str>,
-    /// The session, and those that it was forked from or works for, nearest first.
-    pub above: Arc<[SessionKey]>,
-    /// The revision of its message.
-    pub message: Revision,
-    /// Its number in the message.
-    pub number: u16,
-    /// The role of the message.
-    pub role: Role,
-    /// True if Longhand derived the message.
-    pub is_derived: bool,
-    /// When it came.
-    pub time: Timestamp,
-    /// Its kind.
-    pub kind: EntryKind,
-    /// The content.
-    pub body: Arc<PartBody>,
-    /// The name of its tool; `Indexer::add` takes it as a word.
-    pub tool: Option<String>,
-}
-
 /// The next page of the log.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The parts that came in it, in their order.
-    pub parts: Vec<Unindexed>,
+    pub parts: Vec<Part>,
     /// What was erased in it.
     pub(super) erased: Vec<Erased>,
     /// The number of its last event.
@@ -124,43 +62,95 @@ enum Change {
 /// The next page of the log after an event; none at its end.
 pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
+    let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
-    let mut read: HashMap<MessageId, Arc<Message>> = HashMap::new();
-    let mut bytes = 0;
-    for row in &rows {
+    let mut read = ReadMessages::default();
+    for (at, row) in rows.iter().enumerate() {
         let owner = row.get(1)?;
-        match change(row)? {
+        match &changes[at] {
             Some(Change::Closed(message)) => {
                 let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
-                let found = match read.get(&message) {
-                    Some(found) => Some(Arc::clone(found)),
-                    None => read_message(reader, message, &mut bytes)?.inspect(|found| {
-                        read.insert(message, Arc::clone(found));
-                    }),
-                };
-                if let Some(found) = found {
-                    parts(reader, sessions, &closing, &found, &mut page.parts)?;
+                if let Some(found) = read.message(reader, *message, &changes[at..])? {
+                    parts(reader, sessions, &read, &closing, &found, &mut page.parts)?;
                 }
             }
             Some(Change::ErasedMessages(ranges)) => {
                 let (tenant, _) = session(reader, sessions, owner)?;
                 let owner = SessionKey(owner);
-                let whole = |range| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(range) };
-                page.erased.extend(ranges.into_iter().map(whole));
+                let whole =
+                    |range: &_| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(*range) };
+                page.erased.extend(ranges.iter().map(whole));
             }
             Some(Change::ErasedParts(messages)) => {
-                for message in &messages {
+                for message in messages {
                     erased(reader, sessions, message, &mut page.erased)?;
                 }
             }
             None => {}
         }
         (page.last, page.hash) = (row.get(0)?, row.get(6)?);
-        if bytes >= limits::SEARCH_BATCH_BYTES {
+        if read.bytes >= limits::SEARCH_BATCH_BYTES {
             break;
         }
     }
     Ok((!rows.is_empty()).then_some(page))
+}
+
+/// Messages that are read together.
+const READ_TOGETHER: usize = 64;
+
+/// The messages of a page, some of which are read ahead.
+#[derive(Default)]
+struct ReadMessages {
+    /// None for one that was erased, or cannot be read.
+    read: HashMap<MessageId, Option<Arc<Message>>>,
+    /// Those that were asked for.
+    asked: HashSet<MessageId>,
+    /// Their bytes.
+    bytes: usize,
+}
+
+impl ReadMessages {
+    /// A message. If it was not read, it is read with the next ones that these changes name.
+    fn message(
+        &mut self,
+        reader: &mut Reader<'_>,
+        id: MessageId,
+        changes: &[Option<Change>],
+    ) -> Result<Option<Arc<Message>>> {
+        if !self.read.contains_key(&id) {
+            self.read_ahead(reader, changes)?;
+        }
+        if !self.read.contains_key(&id) {
+            self.read.insert(id, read_message(reader, id)?);
+        }
+        let found = self.read.get(&id).cloned().flatten();
+        if self.asked.insert(id) {
+            self.bytes += found.as_deref().map_or(0, messages::message_bytes);
+        }
+        Ok(found)
+    }
+
+    /// Reads the first messages that these changes name. If one of them cannot be read, none is.
+    fn read_ahead(&mut self, reader: &mut Reader<'_>, changes: &[Option<Change>]) -> Result<()> {
+        let closed = changes.iter().filter_map(|change| match change {
+            Some(Change::Closed(message)) => Some(*message),
+            _ => None,
+        });
+        let mut ids: Vec<MessageId> = closed.filter(|id| !self.read.contains_key(id)).take(READ_TOGETHER).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match messages::those_of(reader, &ids, limits::SEARCH_BATCH_BYTES) {
+            Ok((found, others)) => {
+                let gone = ids.into_iter().filter(|id| !others.contains(id)).map(|id| (id, None));
+                self.read.extend(gone);
+                self.read.extend(found.into_iter().map(|found| (found.id, Some(Arc::new(found)))));
+                Ok(())
+            }
+            Err(Error::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What an event changes; none for most, and for one that is damaged.
@@ -247,12 +237,9 @@ fn changes_parts(kind: EventKind) -> bool {
 }
 
 /// A message with its parts; none if it was erased.
-fn read_message(reader: &mut Reader<'_>, message: MessageId, bytes: &mut usize) -> Result<Option<Arc<Message>>> {
+fn read_message(reader: &mut Reader<'_>, message: MessageId) -> Result<Option<Arc<Message>>> {
     match messages::with_row(reader, message) {
-        Ok((_, found)) => {
-            *bytes += messages::message_bytes(&found);
-            Ok(Some(Arc::new(found)))
-        }
+        Ok((_, found)) => Ok(Some(Arc::new(found))),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error @ Error::Corrupt { .. }) => {
             tracing::warn!(%error, %message, "a message that cannot be read is not in the search index");
@@ -266,19 +253,24 @@ fn read_message(reader: &mut Reader<'_>, message: MessageId, bytes: &mut usize) 
 fn parts(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
+    read: &ReadMessages,
     closing: &Closing,
     message: &Message,
-    found: &mut Vec<Unindexed>,
+    found: &mut Vec<Part>,
 ) -> Result<()> {
     for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
         let Some(kind) = EntryKind::of(&part.body) else { continue };
         let (tenant, above) = session(reader, sessions, closing.owner)?;
         let tool = match &*part.body {
             PartBody::ToolCall(call) => Some(call.tool.clone()),
-            PartBody::ToolResult(result) => tool_of(reader, message, result)?,
+            // The call came just before, as a rule.
+            PartBody::ToolResult(result) => match answered(result).and_then(|id| read.read.get(&id)?.as_ref()) {
+                Some(before) => tool_in(before, result),
+                None => tool_of(reader, message, result)?,
+            },
             _ => None,
         };
-        found.push(Unindexed {
+        found.push(Part {
             owner: SessionKey(closing.owner),
             tenant,
             above,
@@ -297,22 +289,31 @@ fn parts(
 
 /// The tool of a result, by the call that it answers.
 pub(super) fn tool_of(reader: &mut Reader<'_>, own: &Message, result: &ToolResult) -> Result<Option<String>> {
-    let Answers::In(id) = &result.answers else { return Ok(None) };
-    let Ok(id) = id.parse::<MessageId>() else { return Ok(None) };
-    let tool = |message: &Message| {
-        message.parts.iter().find_map(|part| match &*part.body {
-            PartBody::ToolCall(call) if call.call_id == result.call_id => Some(call.tool.clone()),
-            _ => None,
-        })
-    };
+    let Some(id) = answered(result) else { return Ok(None) };
     if id == own.id {
-        return Ok(tool(own));
+        return Ok(tool_in(own, result));
     }
     match messages::with_row(reader, id) {
-        Ok((_, message)) => Ok(tool(&message)),
+        Ok((_, message)) => Ok(tool_in(&message, result)),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The message with the call that a result answers.
+fn answered(result: &ToolResult) -> Option<MessageId> {
+    match &result.answers {
+        Answers::In(id) => id.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The tool of a result, whose call is in a message.
+fn tool_in(message: &Message, result: &ToolResult) -> Option<String> {
+    message.parts.iter().find_map(|part| match &*part.body {
+        PartBody::ToolCall(call) if call.call_id == result.call_id => Some(call.tool.clone()),
+        _ => None,
+    })
 }
 
 /// The tenant of a session, and the sessions above it with itself. Neither ever changes.

@@ -1,9 +1,9 @@
 //! What is searched for and what is found, by the rows of the store.
 
-use super::source::EntryKind;
-use crate::ledger::head::SessionKey;
+use super::part::EntryKind;
 use crate::model::Revision;
 use crate::model::message::Role;
+use crate::model::session::SessionKey;
 use crate::model::time::Timestamp;
 use crate::words::{Query, Rank, Statistics, Term};
 use std::collections::HashMap;

@@ -1,29 +1,24 @@
-//! Finds the best entries, by what FTS5 has of each clue of a query.
+//! Finds the best entries, by the lists of each clue of a query.
 //!
 //! Each clue's list is read by itself, and the lists are merged by the numbers of entries, the newest first. So a part's
 //! score needs nothing but the statistics that were counted with the lists, which may be those of several indexes.
 
-use super::lists::{self, List, TenantWords};
-use super::source::EntryKind;
-use super::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
-use crate::engine::{self, Connection, Reader};
+use super::lists::{List, TenantWords};
+use crate::engine::{self, Reader};
 use crate::error::Result;
-use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::message::Role;
+use crate::part::EntryKind;
+use crate::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
 use crate::words::{Rank, Scores, Statistics};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 const TENANT: &str = "select id, parts, words from tenant where name = ?1";
-const LAST_ENTRY: &str = "select coalesce(max(id), 0) from entry";
-const ENTRY: &str = "select session, message, number, time, role, kind, derived, words from entry where id = ?1";
-
-/// Entries of which each page of a list has about as many, of a word that is common.
-const ENTRIES_OF_PAGE: i64 = 1_000;
+const LAST_ENTRY: &str = "select coalesce(max(last), 0) from segment";
 
 /// The number of a role in the index.
-pub(super) fn role_number(role: Role) -> i64 {
+pub(super) fn role_number(role: Role) -> u8 {
     match role {
         Role::User => 1,
         Role::Assistant => 2,
@@ -61,8 +56,7 @@ impl<'w> Clues<'w> {
                 }
                 None => {
                     clues.common.push(clue);
-                    let entries = u64::try_from(price.saturating_mul(ENTRIES_OF_PAGE)).unwrap_or_default();
-                    clues.having[clue] = entries.min(parts);
+                    clues.having[clue] = words.count(&phrases[clue])?.min(parts);
                 }
             }
         }
@@ -97,7 +91,7 @@ impl<'w> Clues<'w> {
 
 /// The best entries so far.
 struct Best<'s> {
-    conn: &'s Connection,
+    words: &'s TenantWords<'s>,
     wanted: &'s Wanted,
     clues: &'s Clues<'s>,
     scores: &'s Scores,
@@ -167,21 +161,20 @@ impl Best<'_> {
 
     /// An entry with the number of its words; none if it is not searched.
     fn entry(&mut self, id: i64) -> Result<Option<(Entry, u32)>> {
-        let Some(row) = engine::query(ENTRY).bind(id).optional(self.conn)? else { return Ok(None) };
+        let Some(known) = self.words.entry(id)? else { return Ok(None) };
         self.rows += 1;
-        let (time, role, kind): (i64, i64, i64) = (row.get(3)?, row.get(4)?, row.get(5)?);
-        let (is_derived, words): (bool, i64) = (row.get::<i64>(6)? != 0, row.get(7)?);
         let wanted = self.wanted;
-        let is_role = wanted.roles.is_empty() || wanted.roles.iter().any(|wanted| role_number(*wanted) == role);
-        let is_kind = wanted.kinds.is_empty() || wanted.kinds.iter().any(|wanted| *wanted as i64 == kind);
-        let is_time =
-            wanted.since.is_none_or(|since| time >= since.0) && wanted.until.is_none_or(|until| time < until.0);
-        let is_left_out = !wanted.derived && is_derived || !wanted.records && kind == EntryKind::Record as i64;
+        let is_role = wanted.roles.is_empty() || wanted.roles.iter().any(|wanted| role_number(*wanted) == known.role);
+        let is_kind = wanted.kinds.is_empty() || wanted.kinds.iter().any(|wanted| *wanted as u8 == known.kind);
+        let is_time = wanted.since.is_none_or(|since| known.time >= since.0)
+            && wanted.until.is_none_or(|until| known.time < until.0);
+        let is_left_out =
+            !wanted.derived && known.is_derived || !wanted.records && known.kind == EntryKind::Record as u8;
         if !is_role || !is_kind || !is_time || is_left_out {
             return Ok(None);
         }
-        let entry = Entry { id, owner: SessionKey(row.get(0)?), message: row.get(1)?, number: row.get(2)? };
-        Ok(Some((entry, u32::try_from(words).unwrap_or(u32::MAX))))
+        let entry = Entry { id, owner: known.owner, message: known.message, number: known.number };
+        Ok(Some((entry, known.words)))
     }
 
     /// The best, in their order.
@@ -205,7 +198,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     let Some(tenant) = engine::query(TENANT).bind(&*wanted.tenant).optional(conn)? else {
         return Ok(Found { upto, statistics: nothing(), ..Found::default() });
     };
-    let words = TenantWords::new(conn, tenant.get(0)?);
+    let words = TenantWords::new(conn, tenant.get(0)?)?;
     let count = |count: i64| u64::try_from(count).unwrap_or_default();
     let mut clues = Clues::read(&words, &wanted.phrases, pages, count(tenant.get(1)?))?;
     let statistics =
@@ -215,13 +208,13 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     }
     let within = words.within(wanted)?;
     // Among few parts no word is too common.
-    if let (Some(within), Some(restriction)) = (&within, lists::restriction(wanted))
+    if let Some(within) = &within
         && within.len() as i64 <= limits::SEARCH_MATCHES_MAX
     {
         for clue in std::mem::take(&mut clues.common) {
             match wanted.phrases[clue].is_prefix {
                 true => clues.common.push(clue),
-                false => clues.lists[clue] = Some(words.having_among(&wanted.phrases[clue], &restriction)?),
+                false => clues.lists[clue] = Some(words.having_among(&wanted.phrases[clue], within)?),
             }
         }
     }
@@ -229,20 +222,21 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     let lacks_term = wanted.all && (0..wanted.terms).any(is_too_common);
     let mut found =
         Found { upto, statistics, is_cut: !clues.common.is_empty(), may_lack_terms: lacks_term, ..Found::default() };
+    let most_read = usize::try_from(limits::SEARCH_MATCHES_MAX).unwrap_or(usize::MAX);
     let mut unranked = Vec::new();
     if clues.common.len() == clues.phrases.len() {
         let rarest = clues.common.iter().find(|clue| clues.phrases[**clue].counted().is_some()).copied();
         match rarest {
             Some(clue) => {
-                let newest = words.newest_having(&clues.phrases[clue], upto, limits::SEARCH_MATCHES_MAX)?;
+                let newest = words.newest_having(&clues.phrases[clue], upto, most_read)?;
                 clues.lists[clue] = Some(newest);
                 clues.common.retain(|common| *common != clue);
             }
-            // FTS5 has only whole lists of what begins with something.
+            // What begins with something has no list of its own.
             None => {
                 unranked = match &within {
                     Some(within) => within.iter().rev().copied().collect(),
-                    None => words.newest(upto, limits::SEARCH_MATCHES_MAX)?,
+                    None => words.newest(upto, most_read)?,
                 };
                 found.may_lack_terms = true;
             }
@@ -255,7 +249,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     let window = limits::SEARCH_REORDERED;
     let most = usize::try_from(((last + window - 1) / window * window).min(most)).unwrap_or(usize::MAX);
     let mut best = Best {
-        conn,
+        words: &words,
         wanted,
         clues: &clues,
         scores: &scores,
@@ -298,16 +292,17 @@ pub(super) fn census(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Re
     let rounded = |count: i64| u64::try_from(count).unwrap_or_default().next_power_of_two();
     (census.rounded.parts, census.rounded.words) = (rounded(tenant.get(1)?), rounded(tenant.get(2)?));
     let parts = u64::try_from(tenant.get::<i64>(1)?).unwrap_or_default();
-    let clues = Clues::read(&TenantWords::new(conn, tenant.get(0)?), &wanted.phrases, pages, parts)?;
+    let words = TenantWords::new(conn, tenant.get(0)?)?;
+    let clues = Clues::read(&words, &wanted.phrases, pages, parts)?;
     for (clue, list) in clues.lists.iter().enumerate() {
         let Some(list) = list.as_ref().filter(|list| list.len() <= limits::SEARCH_COUNTED) else {
             census.rounded.having[clue] = clues.having[clue].next_power_of_two();
             continue;
         };
         for (id, _) in list {
-            if let Some(row) = engine::query(ENTRY).bind(*id).optional(conn)? {
+            if let Some(known) = words.entry(*id)? {
                 reader.rows += 1;
-                *census.sessions[clue].entry(SessionKey(row.get(0)?)).or_default() += 1;
+                *census.sessions[clue].entry(known.owner).or_default() += 1;
             }
         }
     }

@@ -1,26 +1,36 @@
-//! What the index is to forget.
+//! What an index is to forget.
 
-use crate::ledger::head::SessionKey;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
+use crate::model::session::SessionKey;
 use std::sync::Arc;
 
 /// What was erased of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Erased {
+pub struct Erased {
     /// The session's tenant.
-    pub(super) tenant: Arc<str>,
+    pub tenant: Arc<str>,
     /// The session.
-    pub(super) owner: SessionKey,
+    pub owner: SessionKey,
     /// What of it.
-    pub(super) what: Forgotten,
+    pub what: Forgotten,
 }
 
 /// The part of a session's own rows that is to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Forgotten {
+pub enum Forgotten {
     /// Messages, by their revisions.
     Messages(RevisionRange),
     /// A part, by the revision of its message and its number in it.
     Part(Revision, u16),
+}
+
+impl Forgotten {
+    /// True if a part is to be forgotten.
+    pub fn has(&self, message: Revision, number: u16) -> bool {
+        match self {
+            Self::Messages(range) => range.contains(message),
+            Self::Part(of, part) => *of == message && *part == number,
+        }
+    }
 }

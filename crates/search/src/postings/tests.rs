@@ -1,27 +1,33 @@
-use super::super::find::find;
-use super::super::lists::TenantWords;
-use super::super::source::EntryKind;
-use super::super::wanted::{Found, OwnRange, Phrase, Wanted};
-use super::*;
-use crate::engine::Reader;
+use super::batch::Batch;
+use super::lists::TenantWords;
+use super::{Postings, PostingsReader, file};
+use crate::engine::{self, Connection, Reader, files};
+use crate::error::{Error, Result};
+use crate::forgotten::{Erased, Forgotten};
+use crate::model::Seq;
+use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
+use crate::model::session::SessionKey;
 use crate::model::time::Timestamp;
-use crate::words::{Form, Query, Rank, Scores, Statistics};
+use crate::part::{EntryKind, Part};
+use crate::progress::Progress;
+use crate::wanted::{Found, OwnRange, Phrase, Wanted};
+use crate::words::{Column, Form, Query, Rank, Scores, Statistics, cut, tool};
+use crate::{IndexReader as _, IndexWriter as _};
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::time::Duration;
+use uuid::Uuid;
 
 /// An index in memory.
-fn index() -> Connection {
-    let conn = Connection::open_in_memory().expect("a database");
-    conn.add_lists().expect("lists");
-    assert!(prepare(&conn).expect("tables"));
-    conn
+fn index() -> Postings {
+    let file = Connection::open_in_memory().expect("a database");
+    assert!(file::prepare(&file).expect("tables"));
+    Postings { file, batch: Batch::default() }
 }
 
-fn entry(tenant: &str, owner: i64, message: i64) -> Unindexed {
-    Unindexed {
+fn entry(tenant: &str, owner: i64, message: i64) -> Part {
+    Part {
         owner: SessionKey(owner),
         tenant: tenant.into(),
         above: [SessionKey(owner)].into(),
@@ -36,16 +42,23 @@ fn entry(tenant: &str, owner: i64, message: i64) -> Unindexed {
     }
 }
 
-fn fill(conn: &Connection, seq: Seq, entries: Vec<(Unindexed, &str, &str)>) {
-    let progress = Progress { store: Uuid::from_u128(1), seq, hash: vec![7; 32] };
-    let words = |whole: &str, pieces: &str| Words {
-        whole: whole.to_owned(),
-        pieces: pieces.to_owned(),
-        count: u32::try_from(whole.split_whitespace().count()).expect("a few"),
-        ..Words::default()
-    };
-    let entries: Vec<_> = entries.into_iter().map(|(entry, whole, pieces)| (entry, words(whole, pieces))).collect();
-    add(conn, &progress, &entries).expect("added");
+fn at(seq: Seq) -> Progress {
+    Progress { store: Uuid::from_u128(1), seq, hash: vec![7; 32] }
+}
+
+fn fill(index: &mut Postings, seq: Seq, entries: Vec<(Part, &str)>) {
+    let parts =
+        entries.into_iter().map(|(part, text)| Part { body: Arc::new(PartBody::Text(text.to_owned())), ..part });
+    index.add(&at(seq), &parts.collect::<Vec<_>>()).expect("added");
+}
+
+fn search(index: &Postings, wanted: &Wanted, pages: i64) -> Result<Found> {
+    PostingsReader::new(&mut Reader::new(&index.file)).find(wanted, pages)
+}
+
+fn forget(index: &mut Postings, owner: i64, what: Forgotten) -> bool {
+    let erased = Erased { tenant: "".into(), owner: SessionKey(owner), what };
+    index.forget(&[erased]).expect("forgotten")
 }
 
 fn word(word: &str) -> Phrase {
@@ -58,41 +71,41 @@ fn wanted(tenant: &str, phrases: Vec<Phrase>) -> Wanted {
 }
 
 /// The sessions and revisions of what is found, in order.
-fn found(conn: &Connection, wanted: &Wanted) -> Vec<(i64, i64)> {
-    let found = find(&mut Reader::new(conn), wanted, i64::MAX).expect("a search");
+fn found(index: &Postings, wanted: &Wanted) -> Vec<(i64, i64)> {
+    let found = search(index, wanted, i64::MAX).expect("a search");
     assert!(!found.may_lack_terms);
     found.entries.iter().map(|found| (found.entry.owner.0, found.entry.message)).collect()
 }
 
 #[test]
 fn words_phrases_pieces_and_prefixes_are_found() {
-    let conn = index();
-    let name = (entry("", 1, 1), "the parse_header moved", "parse header");
-    fill(&conn, 1, vec![name, (entry("", 1, 2), "header parse", ""), (entry("", 2, 3), "parser", "")]);
+    let mut index = index();
+    let name = (entry("", 1, 1), "the parse_header moved");
+    fill(&mut index, 1, vec![name, (entry("", 1, 2), "header parse"), (entry("", 2, 3), "parser")]);
     let phrase = |whole: &[&str], pieces: &[&str], is_prefix| {
         let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         wanted("", vec![Phrase { whole: own(whole), pieces: own(pieces), is_prefix, ..word("") }])
     };
-    assert_eq!(found(&conn, &phrase(&["header"], &[], false)), [(1, 2), (1, 1)], "the shorter one first");
-    assert_eq!(found(&conn, &phrase(&["parse_header"], &["parse", "header"], false)), [(1, 1)]);
-    assert_eq!(found(&conn, &phrase(&["parseheader"], &["parse", "header"], false)), [(1, 1)]);
-    assert_eq!(found(&conn, &phrase(&["header", "parse"], &[], false)), [(1, 2)]);
-    assert_eq!(found(&conn, &phrase(&["parse", "header"], &[], false)), []);
-    assert_eq!(found(&conn, &phrase(&["pars"], &[], true)).len(), 3);
-    assert_eq!(found(&conn, &phrase(&["header", "par"], &[], true)), [(1, 2)]);
-    assert_eq!(found(&conn, &wanted("", vec![word("parse"), word("moved")])), [(1, 1)], "all of them");
+    assert_eq!(found(&index, &phrase(&["header"], &[], false)), [(1, 2), (1, 1)], "the shorter one first");
+    assert_eq!(found(&index, &phrase(&["parse_header"], &["parse", "header"], false)), [(1, 1)]);
+    assert_eq!(found(&index, &phrase(&["parseheader"], &["parse", "header"], false)), [(1, 1)]);
+    assert_eq!(found(&index, &phrase(&["header", "parse"], &[], false)), [(1, 2)]);
+    assert_eq!(found(&index, &phrase(&["parse", "header"], &[], false)), []);
+    assert_eq!(found(&index, &phrase(&["pars"], &[], true)).len(), 3);
+    assert_eq!(found(&index, &phrase(&["header", "par"], &[], true)), [(1, 2)]);
+    assert_eq!(found(&index, &wanted("", vec![word("parse"), word("moved")])), [(1, 1)], "all of them");
     for no_word in ["a\"b", "a b", "*", ""] {
-        let refused = find(&mut Reader::new(&conn), &wanted("", vec![word(no_word)]), i64::MAX);
+        let refused = search(&index, &wanted("", vec![word(no_word)]), i64::MAX);
         assert!(matches!(refused, Err(Error::Bug(_))), "{no_word}");
     }
 }
 
 #[test]
 fn a_search_is_restricted_by_all_of_its_filters() {
-    let conn = index();
+    let mut index = index();
     let mut entries = Vec::new();
     for message in 1..=8 {
-        entries.push((entry("", if message > 4 { 2 } else { 1 }, message), "word", ""));
+        entries.push((entry("", if message > 4 { 2 } else { 1 }, message), "word"));
     }
     entries[1].0.role = Role::Tool;
     entries[1].0.kind = EntryKind::ToolResult;
@@ -100,19 +113,19 @@ fn a_search_is_restricted_by_all_of_its_filters() {
     entries[2].0.is_derived = true;
     entries[3].0.kind = EntryKind::Record;
     entries[7].0.above = (2..40).map(SessionKey).collect();
-    fill(&conn, 9, entries);
+    fill(&mut index, 9, entries);
     let all = wanted("", vec![word("word")]);
     let with = |change: &dyn Fn(&mut Wanted)| {
         let mut wanted = all.clone();
         change(&mut wanted);
-        found(&conn, &wanted).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+        found(&index, &wanted).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
     };
     assert_eq!(with(&|_| {}), [8, 7, 6, 5, 2, 1], "the newest of equals first, without derived ones and records");
     assert_eq!(with(&|wanted| wanted.derived = true), [8, 7, 6, 5, 3, 2, 1]);
     assert_eq!(with(&|wanted| (wanted.derived, wanted.records) = (true, true)), [8, 7, 6, 5, 4, 3, 2, 1]);
     assert_eq!(with(&|wanted| wanted.roles = vec![Role::Tool]), [2]);
     assert_eq!(with(&|wanted| wanted.kinds = vec![EntryKind::ToolResult, EntryKind::Media]), [2]);
-    assert_eq!(with(&|wanted| wanted.tools = vec!["a1b2".to_owned()]), [2]);
+    assert_eq!(with(&|wanted| wanted.tools = vec![tool("a1b2")]), [2]);
     assert_eq!(with(&|wanted| wanted.since = Some(Timestamp(60))), [8, 7, 6]);
     assert_eq!(with(&|wanted| wanted.until = Some(Timestamp(60))), [5, 2, 1]);
     assert_eq!(with(&|wanted| (wanted.since, wanted.until) = (Some(Timestamp(11)), Some(Timestamp(21)))), [2]);
@@ -131,30 +144,50 @@ fn a_search_is_restricted_by_all_of_its_filters() {
 
 #[test]
 fn a_tenants_ranking_depends_on_its_own_entries_alone() {
-    let conn = index();
-    fill(&conn, 1, vec![(entry("a", 1, 1), "rare common", ""), (entry("a", 1, 2), "common common", "")]);
-    let search = wanted("a", vec![word("common")]);
-    let search = |conn: &Connection| find(&mut Reader::new(conn), &search, i64::MAX).expect("a search");
-    let before = search(&conn);
-    let others = (3..300).map(|message| (entry("b", 2, message), "rare rare rare", "")).collect();
-    fill(&conn, 2, others);
-    let after = search(&conn);
+    let mut index = index();
+    fill(&mut index, 1, vec![(entry("a", 1, 1), "rare common"), (entry("a", 1, 2), "common common")]);
+    let of_a = wanted("a", vec![word("common")]);
+    let before = search(&index, &of_a, i64::MAX).expect("a search");
+    let others = (3..300).map(|message| (entry("b", 2, message), "rare rare rare")).collect();
+    fill(&mut index, 2, others);
+    let after = search(&index, &of_a, i64::MAX).expect("a search");
     assert_eq!((after.entries, after.statistics), (before.entries, before.statistics));
-    assert_eq!(found(&conn, &wanted("c", vec![word("common")])), []);
+    assert_eq!(found(&index, &wanted("c", vec![word("common")])), []);
 }
 
 #[test]
-fn a_part_is_indexed_once_and_progress_comes_with_it() {
-    let conn = index();
-    assert_eq!(progress(&conn).expect("none"), None);
-    fill(&conn, 4, vec![(entry("", 1, 1), "word", "")]);
-    fill(&conn, 5, vec![(entry("", 1, 1), "other", "")]);
-    assert_eq!(progress(&conn).expect("read").expect("there").seq, 5);
-    assert_eq!(found(&conn, &wanted("", vec![word("word")])), [(1, 1)]);
-    assert_eq!(found(&conn, &wanted("", vec![word("other")])), []);
-    assert!(prepare(&conn).expect("an index"), "of this version");
-    conn.execute_batch("pragma user_version = 99").expect("set");
-    assert!(!prepare(&conn).expect("an index"), "of another version");
+fn an_event_is_indexed_once_and_progress_comes_with_it() {
+    let mut index = index();
+    assert_eq!(index.progress().expect("none"), None);
+    fill(&mut index, 4, vec![(entry("", 1, 1), "word")]);
+    // What was committed is given again where its answer was lost.
+    fill(&mut index, 4, vec![(entry("", 1, 1), "word other")]);
+    fill(&mut index, 5, vec![(entry("", 1, 2), "-- ")]);
+    assert_eq!(index.progress().expect("read"), Some(at(5)));
+    assert_eq!(found(&index, &wanted("", vec![word("word")])), [(1, 1)]);
+    assert_eq!(found(&index, &wanted("", vec![word("other")])), []);
+    assert!(file::prepare(&index.file).expect("an index"), "of this version");
+    index.file.execute_batch("pragma user_version = 99").expect("set");
+    assert!(!file::prepare(&index.file).expect("an index"), "of another version");
+}
+
+#[test]
+fn a_damaged_index_is_told_apart_from_one_that_finds_nothing() {
+    let mut index = index();
+    fill(&mut index, 1, (0..50).map(|at| (entry("", 1, at), "words of a part")).collect());
+    let damages = ["update block set data = substr(data, 1, length(data) - 7)", "update block set data = x'0105'"];
+    let more = ["update entries set data = x'80'", "update entries set data = x''"];
+    for (number, damage) in damages.into_iter().chain(more).enumerate() {
+        index.file.execute_batch("savepoint whole").expect("a savepoint");
+        index.file.execute_batch(damage).expect("damaged");
+        let answer = super::find::find(&mut Reader::new(&index.file), &wanted("", vec![word("words")]), i64::MAX);
+        match number {
+            // Its entries are gone.
+            3 => assert_eq!(answer.expect("an answer").entries, []),
+            _ => assert!(matches!(answer, Err(Error::Corrupt { .. })), "{damage}: {answer:?}"),
+        }
+        index.file.execute_batch("rollback to whole; release whole").expect("as before");
+    }
 }
 
 /// True if a word is in one of the files of an index.
@@ -166,44 +199,50 @@ fn is_in_files(folder: &std::path::Path, word: &str) -> bool {
 
 #[test]
 fn what_is_forgotten_is_in_no_file() {
-    use crate::engine::{checkpoint, connect, files};
     let folder = tempfile::tempdir().expect("a folder");
     files::make_search(folder.path()).expect("a file");
-    let conn = connect::connect_search_writer(folder.path()).expect("an index");
-    assert!(prepare(&conn).expect("tables"));
-    // Enough batches for lists of several levels, which have been merged in between.
-    for batch in 0..40 {
+    let mut index = Postings::open(folder.path()).expect("an index").expect("a new one");
+    // Enough commits for segments of several levels, which have been joined in between.
+    for batch in 0..75 {
         let entries = (0..20).map(|index| batch * 20 + index);
-        let lines: Vec<(Unindexed, String)> =
+        let lines: Vec<(Part, String)> =
             entries.map(|at| (entry("", 1 + at % 3, at), format!("common secretword{at} filler{}", at * 7))).collect();
-        let lines = lines.iter().map(|(entry, line)| (entry.clone(), line.as_str(), "")).collect();
-        fill(&conn, batch, lines);
+        fill(&mut index, batch + 1, lines.iter().map(|(entry, line)| (entry.clone(), line.as_str())).collect());
     }
-    assert!(is_in_files(folder.path(), "secretword"));
-    let last = |conn: &Connection| found(conn, &wanted("", vec![word("common")])).len();
-    let before = last(&conn);
-    assert_eq!(forget(&conn, SessionKey(2), Forgotten::Part(1, 1)).expect("forgotten"), 1);
-    merge(&conn, "").expect("merged");
-    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
-    // FTS5 keeps only the rest of a word that begins as the word before it.
-    assert_eq!(found(&conn, &wanted("", vec![word("secretword1")])), []);
-    assert_eq!(
-        forget(&conn, SessionKey(2), Forgotten::Messages(RevisionRange { first: 4, last: 4 })).expect("forgotten"),
-        1
-    );
-    assert_eq!(found(&conn, &wanted("", vec![word("filler28")])), []);
-    let all = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
+    let levels = "select count(distinct level) from segment";
+    assert_eq!(engine::scalar::<i64>(levels).one(&index.file).expect("read"), 3);
+    let is_in_files = |word| is_in_files(folder.path(), word);
+    assert!(is_in_files("secretword"));
+    let all = |index: &Postings| {
+        let found = search(index, &wanted("", vec![word("common")]), i64::MAX).expect("a search");
+        (found.entries.len(), found.statistics.parts, found.statistics.words)
+    };
+    assert_eq!(all(&index), (100, 1_500, 4_500));
+    assert!(forget(&mut index, 2, Forgotten::Part(1, 1)));
+    assert!(!forget(&mut index, 2, Forgotten::Part(1, 2)), "another part");
+    assert!(!forget(&mut index, 1, Forgotten::Part(4, 1)), "another session");
+    index.wipe().expect("wiped");
+    // A block keeps only the rest of a word that begins as the word before it.
+    assert_eq!(found(&index, &wanted("", vec![word("secretword1")])), []);
+    assert_eq!(found(&index, &wanted("", vec![word("secretword10")])), [(2, 10)]);
+    assert!(forget(&mut index, 2, Forgotten::Messages(RevisionRange { first: 4, last: 4 })));
+    assert_eq!(found(&index, &wanted("", vec![word("filler28")])), []);
+    assert_eq!(all(&index), (100, 1_498, 4_494));
+    let everything = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
     for owner in 1..=3 {
-        forget(&conn, SessionKey(owner), all).expect("forgotten");
+        assert!(forget(&mut index, owner, everything));
     }
-    merge(&conn, "").expect("merged");
-    assert_eq!((before, last(&conn)), (100, 0));
-    assert!(is_in_files(folder.path(), "SQLite format"), "the files are read");
-    assert!(checkpoint::empty_log(&conn, Duration::ZERO, Duration::ZERO).expect("a checkpoint"));
+    assert_eq!(all(&index), (0, 0, 0));
+    assert!(is_in_files("SQLite format"), "the files are read");
+    index.wipe().expect("wiped");
     for gone in ["secret", "filler", "common"] {
-        assert!(!is_in_files(folder.path(), gone), "{gone}");
+        assert!(!is_in_files(gone), "{gone}");
     }
-    assert_eq!(forget(&conn, SessionKey(1), all).expect("nothing"), 0, "again");
+    assert!(!forget(&mut index, 1, everything), "again");
+    // Numbers of entries are never given again: pages of hits name them.
+    fill(&mut index, 100, vec![(entry("", 1, 9), "common")]);
+    let last = search(&index, &wanted("", vec![word("common")]), i64::MAX).expect("a search");
+    assert_eq!(last.entries.iter().map(|found| found.entry.id).collect::<Vec<_>>(), [1_501]);
 }
 
 /// Texts of names, paths and a script without blanks, which share words and pieces.
@@ -235,30 +274,31 @@ fn pieces_of_text() -> impl Strategy<Value = String> {
         .prop_map(|pieces| pieces.into_iter().map(|(piece, end)| piece.to_owned() + end).collect())
 }
 
-/// An index of texts, one entry each, from 1.
-fn of_texts(texts: &[String]) -> Connection {
-    let conn = index();
-    let mut entries = Vec::new();
-    for (message, text) in (1..).zip(texts) {
-        let mut words = Words::default();
-        words.add(text, Form::Plain);
-        // What has no word is not indexed.
-        if !words.is_empty() {
-            entries.push((entry("", 1, message), words));
-        }
+/// An index of texts, one entry each, from 1, some of them in a commit.
+fn of_texts(texts: &[String], commit: usize) -> Postings {
+    let mut index = index();
+    for (number, texts) in texts.chunks(commit).enumerate() {
+        let first = number * commit;
+        let of = |(at, text): (usize, &String)| {
+            let message = i64::try_from(first + at + 1).expect("a number");
+            Part { body: Arc::new(PartBody::Text(text.clone())), ..entry("", 1, message) }
+        };
+        let parts: Vec<Part> = texts.iter().enumerate().map(of).collect();
+        index.add(&at(i64::try_from(number + 1).expect("a number")), &parts).expect("added");
     }
-    add(&conn, &Progress { store: Uuid::nil(), seq: 1, hash: Vec::new() }, &entries).expect("added");
-    conn
+    index
+}
+
+/// The number of whole words.
+fn count(text: &str) -> u32 {
+    let mut count = 0;
+    cut(text, Form::Plain, &mut |column, _, _| count += u32::from(column == Column::Whole));
+    count
 }
 
 /// What a reader of all texts finds, by the rules as they are documented: the ranks with the numbers of the texts.
 fn scanned(query: &Query, texts: &[String], all: bool) -> Vec<(Rank, i64)> {
-    let count = |text: &String| {
-        let mut words = Words::default();
-        words.add(text, Form::Plain);
-        words.count
-    };
-    let counts: Vec<u32> = texts.iter().map(count).collect();
+    let counts: Vec<u32> = texts.iter().map(|text| count(text)).collect();
     let often: Vec<Vec<u32>> = texts.iter().map(|text| query.often(text, Form::Plain)).collect();
     let having = |clue: usize| often.iter().filter(|often| often[clue] > 0).count() as u64;
     let statistics = Statistics {
@@ -296,20 +336,23 @@ fn query_of_texts() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn the_index_finds_what_a_reader_would_in_the_same_order(
-        texts in prop::collection::vec(pieces_of_text(), 1..8),
+        texts in prop::collection::vec(pieces_of_text(), 1..24),
         query in query_of_texts(),
         all: bool,
         shards in 1_usize..4,
+        commit in 1_usize..12,
+        forgotten in 0_i64..24,
     ) {
         let Ok(query) = Query::parse(&query) else { return Ok(()) };
         let expected = scanned(&query, &texts, all);
-        let search = Wanted { terms: query.terms, all, ..wanted("", crate::search::phrases(&query)) };
-        let ranks = |conn: &Connection, search: &Wanted| {
-            let found = find(&mut Reader::new(conn), search, i64::MAX).expect("a search");
+        let wanted = Wanted { terms: query.terms, all, ..wanted("", crate::phrases(&query)) };
+        let ranks = |index: &Postings, wanted: &Wanted| {
+            let found = search(index, wanted, i64::MAX).expect("a search");
             let ranks = found.entries.iter().map(|found| (found.rank, found.entry.message));
             (ranks.collect::<Vec<_>>(), found.statistics)
         };
-        let (found, statistics) = ranks(&of_texts(&texts), &search);
+        let mut index = of_texts(&texts, commit);
+        let (found, statistics) = ranks(&index, &wanted);
         prop_assert_eq!(&found, &expected, "{:?} in {:?}", query, &texts);
         // Several indexes with the statistics of all of them say the same of each.
         let mut all_found = Vec::new();
@@ -317,17 +360,24 @@ proptest! {
             let is_here = |at: usize| at % shards == shard;
             let here: Vec<String> =
                 texts.iter().enumerate().map(|(at, text)| if is_here(at) { text.clone() } else { String::new() }).collect();
-            let search = Wanted { statistics: Some(statistics.clone()), ..search.clone() };
-            all_found.extend(ranks(&of_texts(&here), &search).0);
+            let wanted = Wanted { statistics: Some(statistics.clone()), ..wanted.clone() };
+            all_found.extend(ranks(&of_texts(&here, commit), &wanted).0);
         }
         all_found.sort_by(|one, other| other.cmp(one));
         prop_assert_eq!(&all_found, &expected);
         // What comes in pages is the same.
-        let first = ranks(&of_texts(&texts), &Wanted { limit: 2, ..search.clone() }).0;
-        let rest = ranks(&of_texts(&texts), &Wanted { offset: 2, ..search.clone() }).0;
+        let first = ranks(&index, &Wanted { limit: 2, ..wanted.clone() }).0;
+        let rest = ranks(&index, &Wanted { offset: 2, ..wanted.clone() }).0;
         prop_assert_eq!([first, rest].concat(), found);
-        let newest = ranks(&of_texts(&texts), &Wanted { newest: true, ..search }).0;
+        let newest = ranks(&index, &Wanted { newest: true, ..wanted.clone() }).0;
         prop_assert!(newest.is_sorted_by(|one, other| one.1 > other.1) && newest.len() == expected.len());
+        // Without a text it is as if that had never been there.
+        forget(&mut index, 1, Forgotten::Part(forgotten, 1));
+        let mut left = texts;
+        if let Some(text) = usize::try_from(forgotten - 1).ok().and_then(|at| left.get_mut(at)) {
+            text.clear();
+        }
+        prop_assert_eq!(ranks(&index, &wanted).0, scanned(&query, &left, all));
     }
 }
 
@@ -342,27 +392,26 @@ fn common(number: i64) -> String {
 
 #[test]
 fn a_search_reads_no_more_of_the_lists_than_it_may() {
-    let conn = index();
+    let mut index = index();
     for page in 0..20 {
-        let entries: Vec<String> = (0..100).map(|number| common(page * 100 + number)).collect();
-        let entries = entries.iter().zip(page * 100..).map(|(words, at)| (entry("", 1, at), words.as_str(), "rare x"));
-        let entries =
-            entries.map(|(of, words, pieces)| (of.clone(), words, if of.message == 700 { pieces } else { "" }));
-        fill(&conn, page + 1, entries.collect());
+        let text = |at| common(at) + if at == 700 { " rare_x" } else { "" };
+        let texts: Vec<String> = (page * 100..page * 100 + 100).map(text).collect();
+        let entries = texts.iter().zip(page * 100..).map(|(text, at)| (entry("", 1, at), text.as_str()));
+        fill(&mut index, page + 1, entries.collect());
     }
     let prefix = |begin: &str| Phrase { is_prefix: true, ..word(begin) };
-    let words = TenantWords::new(&conn, 1);
+    let words = TenantWords::new(&index.file, 1).expect("segments");
     let all = words.pages(&prefix("w")).expect("read");
-    let on_disk: i64 = engine::scalar("select count(*) from words_1_data").one(&conn).expect("read");
+    let on_disk: i64 = engine::scalar("select count(*) from block").one(&index.file).expect("read");
     assert!(all > on_disk / 2 && all <= on_disk, "{all} of {on_disk}");
     assert!(words.pages(&word("rare")).expect("read") < all / 4);
-    let search = |wanted: &Wanted, pages| find(&mut Reader::new(&conn), wanted, pages).expect("a search");
+    let search = |wanted: &Wanted, pages| search(&index, wanted, pages).expect("a search");
     let messages = |found: &Found| found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>();
     // The rare term is searched for, and the other one left to the texts.
     let both = wanted("", vec![prefix("w"), word("rare")]);
-    let without = search(&both, all);
+    let without = search(&both, all - 1);
     assert_eq!((messages(&without), without.may_lack_terms, without.is_cut), (vec![700], true, true));
-    let within = search(&both, 2 * all);
+    let within = search(&both, all);
     assert_eq!((messages(&within), within.may_lack_terms, within.is_cut), (vec![700], false, false));
     // Without a term that is rare enough, the newest come first, also of what is restricted.
     let none = wanted("", vec![prefix("w")]);
@@ -380,7 +429,7 @@ fn a_search_reads_no_more_of_the_lists_than_it_may() {
 
 #[test]
 fn a_common_word_changes_the_order_and_hides_nothing_old() {
-    let conn = index();
+    let mut index = index();
     for page in 0..20 {
         let common = if page < 2 { "other" } else { "common" };
         let entries = (0..100).map(|number| {
@@ -388,14 +437,14 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
             (entry("", 1, page * 100 + number), format!("{} {rare} word{number}", [common; 50].join(" ")))
         });
         let entries: Vec<_> = entries.collect();
-        fill(&conn, page + 1, entries.iter().map(|(entry, text)| (entry.clone(), text.as_str(), "")).collect());
+        fill(&mut index, page + 1, entries.iter().map(|(entry, text)| (entry.clone(), text.as_str())).collect());
     }
-    let words = TenantWords::new(&conn, 1);
+    let words = TenantWords::new(&index.file, 1).expect("segments");
     let [rare, common] = ["rare", "common"].map(|one| words.pages(&word(one)).expect("read"));
     assert!(rare < common, "{rare} {common}");
     let any = Wanted { all: false, ..wanted("", vec![word("common"), word("rare")]) };
     let messages = |pages| {
-        let found = find(&mut Reader::new(&conn), &any, pages).expect("a search");
+        let found = search(&index, &any, pages).expect("a search");
         (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
     };
     // Only what has the rare one is found; that which has the common one too comes first, and the oldest is there.
@@ -403,14 +452,14 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
     let (all, is_cut) = messages(rare + common);
     assert_eq!((&all[..1], all.len(), is_cut), (&[1_999][..], 100, false));
     // A common word alone finds its newest; of a few parts those that have it.
-    let newest = |wanted: &Wanted| {
-        let found = find(&mut Reader::new(&conn), wanted, 0).expect("a search");
+    let newest = |index: &Postings, wanted: &Wanted| {
+        let found = search(index, wanted, 0).expect("a search");
         (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
     };
     let alone = Wanted { all: false, ..wanted("", vec![word("common")]) };
-    assert_eq!(newest(&alone), ((1_900..2_000).rev().collect(), true));
-    fill(&conn, 21, vec![(entry("", 2, 1), "common words", ""), (entry("", 2, 2), "other words", "")]);
+    assert_eq!(newest(&index, &alone), ((1_900..2_000).rev().collect(), true));
+    fill(&mut index, 21, vec![(entry("", 2, 1), "common words"), (entry("", 2, 2), "other words")]);
     let of_session = OwnRange { owner: SessionKey(2), revisions: 1..=9 };
     let restricted = Wanted { ranges: vec![of_session], ..alone };
-    assert_eq!(newest(&restricted), (vec![1], false));
+    assert_eq!(newest(&index, &restricted), (vec![1], false));
 }

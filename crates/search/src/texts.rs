@@ -1,8 +1,8 @@
-//! The text of a part that is searched, and queries in the words of the index.
+//! The text of a part that is searched.
 
 use crate::limits;
 use crate::model::part::PartBody;
-use crate::words::{Form, Words};
+use crate::words::Form;
 
 /// The text of a part that is searched and shown, and its form; none for a part that has none. What is too long is cut
 /// off.
@@ -18,16 +18,4 @@ pub fn text_of(body: &PartBody) -> Option<(&str, Form)> {
     };
     let form = form.unwrap_or_else(|| Form::of(text));
     Some((&text[..text.floor_char_boundary(limits::SEARCH_TEXT_BYTES_MAX)], form))
-}
-
-/// The words of a part in the index: those of its text, and of the name of a called tool.
-pub(super) fn words_of(body: &PartBody) -> Words {
-    let mut words = Words::default();
-    if let PartBody::ToolCall(call) = body {
-        words.add(&call.tool, Form::Plain);
-    }
-    if let Some((text, form)) = text_of(body) {
-        words.add(text, form);
-    }
-    words
 }

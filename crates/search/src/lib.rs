@@ -1,0 +1,76 @@
+//! Full-text search over parts of messages: what an index is given, what it is asked, and what it answers.
+//!
+//! An index only follows from the log of a store: it can be thrown away and filled again. [`IndexWriter`] is the one that
+//! fills it, [`IndexReader`] a look at what is in it, and everything else here is what they are told and say. What a word
+//! is, and what it says for a part, is decided in `longhand_words`, the same for each index. [`Postings`] is the one
+//! that there is: lists of words in a file of SQLite. Another one implements the two traits, and nothing else changes.
+
+use longhand_model as model;
+use longhand_words as words;
+use longhand_engine::{self as engine, error};
+use longhand_runtime::{limits, telemetry};
+
+mod forgotten;
+mod part;
+mod postings;
+mod progress;
+mod texts;
+mod wanted;
+
+pub use forgotten::{Erased, Forgotten};
+pub use part::{EntryKind, Part};
+pub use postings::{Postings, PostingsReader};
+pub use progress::Progress;
+pub use texts::text_of;
+pub use wanted::{Census, Entry, Found, OwnRange, Phrase, Ranked, Wanted, phrases};
+
+/// The one that fills an index.
+pub trait IndexWriter {
+    /// How far the index is; none for a new one.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Corrupt` for an index that is damaged: it has to be made anew.
+    fn progress(&self) -> error::Result<Option<Progress>>;
+
+    /// Adds parts, in the order in which they came, and notes how far the index is: both or neither. What has no word is
+    /// left out. Parts of an event that the index has are not added again.
+    ///
+    /// # Errors
+    ///
+    /// As for `progress`, and what a full or failing disk says.
+    fn add(&mut self, progress: &Progress, parts: &[Part]) -> error::Result<()>;
+
+    /// Removes what was erased, so that no search finds it. True if something was there.
+    ///
+    /// # Errors
+    ///
+    /// As for `add`. A part of it may be removed.
+    fn forget(&mut self, erased: &[Erased]) -> error::Result<bool>;
+
+    /// Overwrites what is left in the index's files of what was forgotten.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Busy` if a search still needs some of it; it can be repeated.
+    fn wipe(&mut self) -> error::Result<()>;
+}
+
+/// A look at an index, as it is at one moment.
+pub trait IndexReader {
+    /// Finds the best entries. Of what each word has in the index, about so many pages of 4 KiB are read at most: words
+    /// that are more common find nothing, unless few parts are searched, and change the order of what the others find. If
+    /// all are, the hits are the newest that have the rarest one, or the newest ones.
+    ///
+    /// # Errors
+    ///
+    /// As for `IndexWriter::progress`.
+    fn find(&mut self, wanted: &Wanted, pages: i64) -> error::Result<Found>;
+
+    /// Counts how common the clues of a search are, for a caller that does not see all sessions.
+    ///
+    /// # Errors
+    ///
+    /// As for `find`.
+    fn census(&mut self, wanted: &Wanted, pages: i64) -> error::Result<Census>;
+}

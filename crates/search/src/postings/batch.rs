@@ -1,0 +1,231 @@
+//! The parts of a commit, as lists of their words.
+
+use super::block::{self, Blocks, Column, List};
+use super::entries::Known;
+use super::find::role_number;
+use crate::error::Result;
+use crate::limits;
+use crate::model::part::PartBody;
+use crate::part::Part;
+use crate::texts::text_of;
+use crate::words::{self, Form, cut_unstemmed, stem};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Words that are known from one commit to the next, of which most of a text consists.
+const WORDS_KEPT: usize = 16_384;
+
+/// The number of a word's stem before it is looked for.
+const UNKNOWN: u32 = u32::MAX;
+/// The same of a word that is its own.
+const NONE: u32 = u32::MAX - 1;
+
+/// Words with a number each, and the number of their stems: to make one takes longer than all else.
+#[derive(Default)]
+struct Vocabulary {
+    numbers: HashMap<Box<[u8]>, u32, RandomState>,
+    /// Of each number: the word, and that of its stem.
+    words: Vec<(Box<[u8]>, u32)>,
+}
+
+impl Vocabulary {
+    fn number(&mut self, word: &[u8]) -> u32 {
+        if let Some(number) = self.numbers.get(word) {
+            return *number;
+        }
+        let number = u32::try_from(self.words.len()).unwrap_or(NONE);
+        self.numbers.insert(word.into(), number);
+        self.words.push((word.into(), UNKNOWN));
+        number
+    }
+
+    fn stem(&mut self, number: u32) -> Option<u32> {
+        let (word, known) = &self.words[number as usize];
+        let mut found = *known;
+        if found == UNKNOWN {
+            let stem = std::str::from_utf8(word).ok().and_then(stem);
+            found = stem.map_or(NONE, |stem| self.number(stem.as_bytes()));
+            self.words[number as usize].1 = found;
+        }
+        (found != NONE).then_some(found)
+    }
+}
+
+/// A word in an entry.
+#[derive(Clone, Copy)]
+struct Occurrence {
+    slot: u32,
+    entry: u32,
+    place: u32,
+}
+
+/// A list that a commit has.
+struct Slot {
+    tenant: u32,
+    column: Column,
+    word: u32,
+    count: u32,
+}
+
+/// The parts of a commit. It keeps its memory for the next one.
+#[derive(Default)]
+pub(super) struct Batch {
+    vocabulary: Vocabulary,
+    /// The entries; their numbers and tenants are those of the batch.
+    pub(super) entries: Vec<Known>,
+    /// The names of the tenants.
+    pub(super) tenants: Vec<Arc<str>>,
+    occurrences: Vec<Occurrence>,
+    slots: Vec<Slot>,
+    numbers: HashMap<u64, u32, RandomState>,
+}
+
+impl Batch {
+    /// Begins a batch.
+    pub(super) fn begin(&mut self) {
+        if self.vocabulary.words.len() > WORDS_KEPT {
+            self.vocabulary = Vocabulary::default();
+        }
+        self.entries.clear();
+        self.tenants.clear();
+        self.occurrences.clear();
+        self.slots.clear();
+        self.numbers.clear();
+    }
+
+    /// Adds a part, unless it has no word.
+    pub(super) fn add(&mut self, part: &Part) {
+        let known = self.tenants.iter().position(|tenant| *tenant == part.tenant);
+        let tenant = known.unwrap_or_else(|| {
+            self.tenants.push(Arc::clone(&part.tenant));
+            self.tenants.len() - 1
+        });
+        let tenant = tenant as u32;
+        let (mut whole, mut pieces) = (0, 0);
+        if let PartBody::ToolCall(call) = &*part.body {
+            self.cut(tenant, &call.tool, Form::Plain, (&mut whole, &mut pieces));
+        }
+        if let Some((text, form)) = text_of(&part.body) {
+            self.cut(tenant, text, form, (&mut whole, &mut pieces));
+        }
+        if whole == 0 {
+            return;
+        }
+        self.note(tenant, Column::All, b"", 0);
+        self.scope(tenant, part);
+        self.entries.push(Known {
+            id: self.entries.len() as i64,
+            tenant,
+            owner: part.owner,
+            message: part.message,
+            number: part.number,
+            time: part.time.0,
+            role: role_number(part.role),
+            kind: part.kind as u8,
+            is_derived: part.is_derived,
+            words: whole,
+        });
+    }
+
+    fn cut(&mut self, tenant: u32, text: &str, form: Form, (whole, pieces): (&mut u32, &mut u32)) {
+        cut_unstemmed(text, form, &mut |column, word, _, has_stem| {
+            let number = self.vocabulary.number(word.as_bytes());
+            let (column, place) = match column {
+                words::Column::Whole => (Column::Whole, &mut *whole),
+                words::Column::Piece | words::Column::Stem => (Column::Piece, &mut *pieces),
+            };
+            self.note_number(tenant, column, number, *place);
+            *place += 1;
+            if has_stem && let Some(stem) = self.vocabulary.stem(number) {
+                self.note_number(tenant, Column::Stem, stem, 0);
+            }
+        });
+    }
+
+    /// The words by which searches are restricted: those of its session, of the sessions above it and of its tool.
+    fn scope(&mut self, tenant: u32, part: &Part) {
+        self.note(tenant, Column::Scope, format!("s{}", part.owner.0).as_bytes(), 0);
+        if let Some(tool) = &part.tool {
+            self.note(tenant, Column::Scope, format!("t{}", words::tool(tool)).as_bytes(), 0);
+        }
+        let above: Vec<_> = part.above.iter().filter(|above| **above != part.owner).collect();
+        for above in above.iter().take(limits::SEARCH_ABOVE_MAX) {
+            self.note(tenant, Column::Scope, format!("u{}", above.0).as_bytes(), 0);
+        }
+        if above.len() > limits::SEARCH_ABOVE_MAX {
+            self.note(tenant, Column::Scope, b"deep", 0);
+        }
+    }
+
+    fn note(&mut self, tenant: u32, column: Column, word: &[u8], place: u32) {
+        let number = self.vocabulary.number(word);
+        self.note_number(tenant, column, number, place);
+    }
+
+    fn note_number(&mut self, tenant: u32, column: Column, word: u32, place: u32) {
+        // Fewer tenants than parts, and these are few.
+        let code = u64::from(tenant) << 40 | u64::from(column.letter()) << 32 | u64::from(word);
+        let slot = *self.numbers.entry(code).or_insert_with(|| {
+            self.slots.push(Slot { tenant, column, word, count: 0 });
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize].count += 1;
+        self.occurrences.push(Occurrence { slot, entry: self.entries.len() as u32, place });
+    }
+
+    /// Writes the lists of a segment, whose tenants have these ids, and whose entries begin with this one.
+    pub(super) fn write(
+        &self,
+        tenants: &[u32],
+        first: i64,
+        write: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let word = |slot: &Slot| &*self.vocabulary.words[slot.word as usize].0;
+        // Most words differ in their first bytes.
+        let begin = |word: &[u8]| {
+            let mut begin = [0; 8];
+            let length = word.len().min(8);
+            begin[..length].copy_from_slice(&word[..length]);
+            u64::from_be_bytes(begin)
+        };
+        let keyed = self.slots.iter().enumerate();
+        let keyed = keyed.map(|(slot, of)| (tenants[of.tenant as usize], of.column, begin(word(of)), slot));
+        let mut order: Vec<(u32, Column, u64, usize)> = keyed.collect();
+        order.sort_unstable_by(|one, other| {
+            let slots = [one, other].map(|(.., slot)| word(&self.slots[*slot]));
+            (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2)).then_with(|| slots[0].cmp(slots[1]))
+        });
+        // The occurrences by their lists: each is in the order of the entries already.
+        let (mut starts, mut next) = (vec![0; self.slots.len()], 0);
+        for (.., slot) in &order {
+            starts[*slot] = next;
+            next += self.slots[*slot].count as usize;
+        }
+        let mut sorted = vec![(0, 0); self.occurrences.len()];
+        for Occurrence { slot, entry, place } in &self.occurrences {
+            let at = &mut starts[*slot as usize];
+            sorted[*at] = (*entry, *place);
+            *at += 1;
+        }
+        let (mut blocks, mut list, mut left) = (Blocks::new(first, write), List::default(), &sorted[..]);
+        for (tenant, column, _, slot) in order {
+            let (own, rest) = left.split_at(self.slots[slot].count as usize);
+            left = rest;
+            list.begin(first);
+            for of_entry in own.chunk_by(|one, other| one.0 == other.0) {
+                list.push(first + i64::from(of_entry[0].0), of_entry.len() as u32);
+                if matches!(column, Column::Whole | Column::Piece) {
+                    list.push_places(of_entry.iter().map(|(_, place)| *place));
+                }
+            }
+            blocks.add(&block::key(tenant, column, word(&self.slots[slot])), &list)?;
+        }
+        blocks.flush()
+    }
+
+    /// Forgets the words that it knows.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}

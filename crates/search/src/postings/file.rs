@@ -1,0 +1,332 @@
+//! The tables of the index, and how they change.
+//!
+//! Each commit adds a segment: lists of the words of its entries, in blocks. Neighbouring segments of about one size become
+//! one, up to a size, so that a word is looked for in few of them, and what is erased concerns one of them.
+
+use super::batch::Batch;
+use super::block::{Blocks, Entries, List, Record, Records};
+use super::entries::{self, Known, ROW_ENTRIES};
+use crate::engine::{self, Connection};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// The version of the index's form and of the words in it: an index of another version is made anew.
+const VERSION: i64 = 3;
+
+const SCHEMA: &str = "
+-- How far the index is: one row.
+create table progress (
+    id integer primary key check (id = 1),
+    store blob not null,                            -- public id of the store
+    seq integer not null,                           -- the newest event that is in the index
+    hash blob not null                              -- of that event; empty before the first
+) strict;
+-- The tenants: what is counted of one is nothing of another.
+create table tenant (
+    id integer primary key,
+    name text not null unique,
+    parts integer not null default 0,               -- its entries
+    words integer not null default 0                -- of all of them
+) strict;
+-- Some entries each, closed parts, in the order in which they came.
+create table entries (
+    first integer primary key,
+    data blob not null
+) strict;
+-- The words of entries that came one after the other.
+create table segment (
+    first integer primary key,                      -- its first entry
+    last integer not null,
+    number integer not null unique,                 -- by which its blocks are found
+    level integer not null,                         -- how often its entries were put into a larger segment
+    bytes integer not null                          -- of its blocks
+) strict;
+-- Lists of words, in the order of their keys.
+create table block (
+    id integer primary key,
+    segment integer not null,
+    start blob not null,                            -- the key with which it begins
+    data blob not null
+) strict;
+create unique index block_start on block (segment, start);
+";
+
+const IS_VERSION: &str = "pragma user_version";
+const PROGRESS: &str = "select store, seq, hash from progress";
+const SET_PROGRESS: &str = "insert into progress (id, store, seq, hash) values (1, ?1, ?2, ?3) \
+     on conflict (id) do update set store = excluded.store, seq = excluded.seq, hash = excluded.hash";
+const TENANT: &str = "select id from tenant where name = ?1";
+const ADD_TENANT: &str = "insert into tenant (name) values (?1) returning id";
+const COUNT: &str = "update tenant set parts = parts + ?2, words = words + ?3 where id = ?1";
+const ADD_ENTRIES: &str = "insert into entries (first, data) values (?1, ?2)";
+const REMOVE_ENTRIES: &str = "delete from entries where first between ?1 and ?2";
+const ENTRIES: &str = "select data from entries where first between ?1 and ?2 order by first";
+const SEGMENTS: &str = "select first, last, number, level, bytes from segment order by first";
+const NEXT_NUMBER: &str = "select coalesce(max(number), 0) + 1 from segment";
+const ADD_SEGMENT: &str = "insert into segment (first, last, number, level, bytes) values (?1, ?2, ?3, ?4, ?5)";
+const REMOVE_SEGMENT: &str = "delete from segment where number = ?1";
+const ADD_BLOCK: &str = "insert into block (segment, start, data) values (?1, ?2, ?3)";
+const REMOVE_BLOCKS: &str = "delete from block where segment = ?1";
+const BLOCKS: &str = "select data from block where segment = ?1 order by start";
+
+/// Segments of a level that become one of the next.
+const SEGMENTS_JOINED: usize = 8;
+/// The largest segment, in bytes: they are in memory when they are joined, and written anew when something in them is
+/// erased.
+const SEGMENT_BYTES_MAX: i64 = 16 * 1024 * 1024;
+
+/// All of a change or nothing.
+fn transaction<T>(conn: &Connection, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    let transaction = conn.transaction()?;
+    let changed = change(&transaction)?;
+    transaction.commit()?;
+    Ok(changed)
+}
+
+/// The words of entries that came one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segment {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    /// By which its blocks are found.
+    pub(super) number: i64,
+    level: i64,
+    bytes: i64,
+}
+
+/// Makes the tables of a new index. False for an index of another version.
+pub(super) fn prepare(conn: &Connection) -> Result<bool> {
+    let version: i64 = engine::scalar(IS_VERSION).one(conn)?;
+    if version == VERSION {
+        return Ok(true);
+    }
+    let has_tables: i64 = engine::scalar("select count(*) from sqlite_master").one(conn)?;
+    if version != 0 || has_tables > 0 {
+        return Ok(false);
+    }
+    transaction(conn, |conn| {
+        conn.execute_batch(SCHEMA)?;
+        conn.execute_batch(&format!("pragma user_version = {VERSION}"))
+    })?;
+    Ok(true)
+}
+
+/// How far the index is; none for a new one.
+pub(super) fn progress(conn: &Connection) -> Result<Option<Progress>> {
+    let Some(row) = engine::query(PROGRESS).optional(conn)? else { return Ok(None) };
+    let store = Uuid::from_slice(row.get(0)?).map_err(|error| Error::corrupt("progress", error))?;
+    Ok(Some(Progress { store, seq: row.get(1)?, hash: row.get(2)? }))
+}
+
+/// The segments, in the order of their entries.
+pub(super) fn segments(conn: &Connection) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    for row in engine::query(SEGMENTS).all(conn)? {
+        segments.push(Segment {
+            first: row.get(0)?,
+            last: row.get(1)?,
+            number: row.get(2)?,
+            level: row.get(3)?,
+            bytes: row.get(4)?,
+        });
+    }
+    Ok(segments)
+}
+
+/// The number of a tenant.
+pub(super) fn tenant(conn: &Connection, name: &str) -> Result<Option<u32>> {
+    engine::scalar::<u32>(TENANT).bind(name).optional(conn)
+}
+
+/// Adds the parts of a batch and sets the progress, in one commit.
+pub(super) fn add(conn: &Connection, progress: &Progress, batch: &mut Batch) -> Result<()> {
+    transaction(conn, |conn| {
+        if !batch.entries.is_empty() {
+            add_entries(conn, batch)?;
+        }
+        let store = progress.store.as_bytes().to_vec();
+        engine::query(SET_PROGRESS).bind(store).bind(progress.seq).bind(&progress.hash).run(conn)
+    })
+}
+
+fn add_entries(conn: &Connection, batch: &mut Batch) -> Result<()> {
+    let mut tenants = Vec::new();
+    for name in &batch.tenants {
+        tenants.push(match tenant(conn, name)? {
+            Some(tenant) => tenant,
+            None => engine::scalar(ADD_TENANT).bind(&**name).one(conn)?,
+        });
+    }
+    let first = segments(conn)?.last().map_or(1, |newest| newest.last + 1);
+    for entry in &mut batch.entries {
+        entry.id += first;
+        entry.tenant = tenants[entry.tenant as usize];
+    }
+    count(conn, &batch.entries, 1)?;
+    write_entries(conn, &batch.entries)?;
+    let last = first + batch.entries.len() as i64 - 1;
+    write_segment(conn, (first, last), 0, |write| batch.write(&tenants, first, write))
+}
+
+/// Counts entries and their words, or no longer.
+fn count(conn: &Connection, entries: &[Known], sign: i64) -> Result<()> {
+    let mut counted: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    for entry in entries {
+        let of = counted.entry(entry.tenant).or_default();
+        *of = (of.0 + sign, of.1 + sign * i64::from(entry.words));
+    }
+    for (tenant, (parts, words)) in counted {
+        engine::query(COUNT).bind(tenant).bind(parts).bind(words).run(conn)?;
+    }
+    Ok(())
+}
+
+fn write_entries(conn: &Connection, entries: &[Known]) -> Result<()> {
+    for row in entries.chunks(ROW_ENTRIES) {
+        engine::query(ADD_ENTRIES).bind(row[0].id).bind(entries::encode(row)).run(conn)?;
+    }
+    Ok(())
+}
+
+/// The entries of a segment.
+pub(super) fn entries_of(conn: &Connection, segment: &Segment) -> Result<Vec<Known>> {
+    let mut entries = Vec::new();
+    for row in engine::query(ENTRIES).bind(segment.first).bind(segment.last).all(conn)? {
+        entries.extend(entries::decode(row.get(0)?)?);
+    }
+    Ok(entries)
+}
+
+/// Writes a segment with these first and last entries; `fill` is given what takes its blocks.
+fn write_segment(
+    conn: &Connection,
+    (first, last): (i64, i64),
+    level: i64,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+) -> Result<()> {
+    let number: i64 = engine::scalar(NEXT_NUMBER).one(conn)?;
+    let mut bytes = 0;
+    fill(&mut |start, data| {
+        bytes += data.len() as i64;
+        engine::query(ADD_BLOCK).bind(number).bind(start).bind(data).run(conn)
+    })?;
+    engine::query(ADD_SEGMENT).bind(first).bind(last).bind(number).bind(level).bind(bytes).run(conn)
+}
+
+/// Puts the newest segments together until few of them have one level, with a commit for each.
+pub(super) fn join(conn: &Connection) -> Result<()> {
+    loop {
+        let segments = segments(conn)?;
+        let Some(newest) = segments.last() else { return Ok(()) };
+        let of_level = segments.iter().rev().take_while(|segment| segment.level == newest.level).count();
+        if of_level < SEGMENTS_JOINED {
+            return Ok(());
+        }
+        let of_level = &segments[segments.len() - of_level..];
+        let mut bytes = 0;
+        let fitting = of_level.iter().take_while(|segment| {
+            bytes += segment.bytes;
+            bytes <= SEGMENT_BYTES_MAX
+        });
+        let fitting = fitting.count();
+        if fitting < 2 {
+            return Ok(());
+        }
+        transaction(conn, |conn| rewrite(conn, &of_level[..fitting], newest.level + 1, &[]))?;
+    }
+}
+
+/// Removes entries from a segment, in one commit.
+pub(super) fn remove(conn: &Connection, segment: &Segment, removed: &[i64]) -> Result<()> {
+    transaction(conn, |conn| rewrite(conn, &[*segment], segment.level, removed))
+}
+
+/// Makes one segment of neighbours, without some entries, which are given in the order of their numbers.
+fn rewrite(conn: &Connection, segments: &[Segment], level: i64, removed: &[i64]) -> Result<()> {
+    let (Some(oldest), Some(newest)) = (segments.first(), segments.last()) else { return Ok(()) };
+    let (mut known, mut blocks) = (Vec::new(), Vec::new());
+    for segment in segments {
+        known.extend(entries_of(conn, segment)?);
+        let rows = engine::query(BLOCKS).bind(segment.number).all(conn)?;
+        blocks.push(rows.iter().map(|row| row.get::<Vec<u8>>(0)).collect::<Result<Vec<_>>>()?);
+    }
+    // What is written first goes to the pages that become free.
+    for segment in segments {
+        engine::query(REMOVE_BLOCKS).bind(segment.number).run(conn)?;
+        engine::query(REMOVE_SEGMENT).bind(segment.number).run(conn)?;
+    }
+    let is_removed = |entry: &Known| removed.binary_search(&entry.id).is_ok();
+    let (gone, kept): (Vec<Known>, Vec<Known>) = known.into_iter().partition(is_removed);
+    engine::query(REMOVE_ENTRIES).bind(oldest.first).bind(newest.last).run(conn)?;
+    write_entries(conn, &kept)?;
+    count(conn, &gone, -1)?;
+    write_segment(conn, (oldest.first, newest.last), level, |write| {
+        let mut sources = Vec::new();
+        for (segment, blocks) in segments.iter().zip(&blocks) {
+            sources.push(Source::begin(segment.first, blocks)?);
+        }
+        let mut out = Blocks::new(oldest.first, write);
+        let mut list = List::default();
+        while let Some(key) = sources.iter().filter_map(Source::key).min().map(<[u8]>::to_vec) {
+            list.begin(oldest.first);
+            for source in sources.iter_mut().filter(|source| source.key() == Some(&key)) {
+                source.take(&mut list, removed)?;
+            }
+            if list.count > 0 {
+                out.add(&key, &list)?;
+            }
+        }
+        out.flush()
+    })
+}
+
+/// A segment whose records are put into another one.
+struct Source<'b> {
+    first: i64,
+    blocks: std::slice::Iter<'b, Vec<u8>>,
+    records: Records<'b>,
+    record: Option<Record<'b>>,
+}
+
+impl<'b> Source<'b> {
+    fn begin(first: i64, blocks: &'b [Vec<u8>]) -> Result<Self> {
+        let mut begun = Self { first, blocks: blocks.iter(), records: Records::new(&[]), record: None };
+        begun.advance()?;
+        Ok(begun)
+    }
+
+    /// The key of its next record.
+    fn key(&self) -> Option<&[u8]> {
+        self.record.map(|_| self.records.key())
+    }
+
+    /// Adds all that it has of its next key to a list, and goes on behind it.
+    fn take(&mut self, list: &mut List, removed: &[i64]) -> Result<()> {
+        let key = self.records.key().to_vec();
+        while let Some(record) = self.record.filter(|_| self.records.key() == key) {
+            let mut entries = Entries::new(&key, self.first, record.list);
+            while let Some(listed) = entries.next()? {
+                if removed.binary_search(&listed.id).is_err() {
+                    list.push_listed(&listed);
+                }
+            }
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        loop {
+            self.record = self.records.next()?;
+            if self.record.is_some() {
+                return Ok(());
+            }
+            match self.blocks.next() {
+                Some(block) => self.records = Records::new(block),
+                None => return Ok(()),
+            }
+        }
+    }
+}

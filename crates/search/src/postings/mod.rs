@@ -1,0 +1,138 @@
+//! The index in SQLite: lists of the entries that have a word, made by the commit and joined into larger ones.
+//!
+//! FTS5 keeps the same lists. It cuts words again, keeps columns apart and puts its lists together more often than these
+//! need, and what is erased leaves it only with all others of a tenant: see docs/performance.md.
+
+mod batch;
+mod block;
+mod entries;
+mod file;
+mod find;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::connect::{self, BUSY_TIMEOUT};
+use crate::engine::gaps::{self, Gaps};
+use crate::engine::{Connection, Reader, checkpoint};
+use crate::error::{Error, Result};
+use crate::forgotten::{Erased, Forgotten};
+use crate::model::session::SessionKey;
+use crate::part::Part;
+use crate::progress::Progress;
+use crate::telemetry::failpoint;
+use crate::wanted::{Census, Found, Wanted};
+use crate::{IndexReader, IndexWriter};
+use batch::Batch;
+use lists::TenantWords;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The index in a file of SQLite, for the one that fills it.
+pub struct Postings {
+    file: Connection,
+    batch: Batch,
+}
+
+impl Postings {
+    /// Opens the index of a store, whose file is there. None for one of another version.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Corrupt` for a file that is damaged.
+    pub fn open(directory: &Path) -> Result<Option<Self>> {
+        let file = connect::connect_search_writer(directory)?;
+        Ok(file::prepare(&file)?.then_some(Self { file, batch: Batch::default() }))
+    }
+}
+
+impl IndexWriter for Postings {
+    fn progress(&self) -> Result<Option<Progress>> {
+        file::progress(&self.file)
+    }
+
+    fn add(&mut self, progress: &Progress, parts: &[Part]) -> Result<()> {
+        if self.progress()?.is_some_and(|before| before.store == progress.store && before.seq >= progress.seq) {
+            return Ok(());
+        }
+        self.batch.begin();
+        for part in parts {
+            self.batch.add(part);
+        }
+        file::add(&self.file, progress, &mut self.batch)?;
+        file::join(&self.file)
+    }
+
+    fn forget(&mut self, erased: &[Erased]) -> Result<bool> {
+        self.batch.forget();
+        let mut sessions: BTreeMap<(&str, SessionKey), Vec<Forgotten>> = BTreeMap::new();
+        for Erased { tenant, owner, what } in erased {
+            sessions.entry((tenant, *owner)).or_default().push(*what);
+        }
+        let mut is_removed = false;
+        for ((tenant, owner), what) in sessions {
+            let Some(tenant) = file::tenant(&self.file, tenant)? else { continue };
+            let words = TenantWords::new(&self.file, tenant)?;
+            for segment in words.segments() {
+                let mut removed = Vec::new();
+                for id in words.of_session(segment, owner.0)? {
+                    let known = words.entry(id)?;
+                    let known = known.filter(|known| what.iter().any(|what| what.has(known.message, known.number)));
+                    removed.extend(known.map(|known| known.id));
+                }
+                if !removed.is_empty() {
+                    file::remove(&self.file, segment, &removed)?;
+                    is_removed = true;
+                }
+            }
+        }
+        Ok(is_removed)
+    }
+
+    fn wipe(&mut self) -> Result<()> {
+        if gaps::can_be_cleaned() {
+            // Nobody else writes to the file.
+            let mut gaps = Gaps::default();
+            while !gaps.clean(&self.file, None)? {}
+            failpoint::reach("search.cleaned");
+        }
+        if !checkpoint::empty_log(&self.file, BUSY_TIMEOUT, BUSY_TIMEOUT)? {
+            return Err(Error::Busy("a search needs the log of the index"));
+        }
+        failpoint::reach("search.emptied");
+        Ok(())
+    }
+}
+
+/// A look at the index in SQLite.
+pub struct PostingsReader<'r, 'c> {
+    reader: &'r mut Reader<'c>,
+}
+
+impl<'r, 'c> PostingsReader<'r, 'c> {
+    /// Looks at the index on a connection.
+    pub fn new(reader: &'r mut Reader<'c>) -> Self {
+        Self { reader }
+    }
+
+    /// Reads what is there at one moment: lists are moved from segment to segment meanwhile.
+    fn at_once<T>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let transaction = self.reader.conn.transaction()?;
+        let answer = read(self.reader);
+        // A failed transaction may have ended by itself.
+        let ended = transaction.roll_back();
+        let answer = answer?;
+        ended?;
+        Ok(answer)
+    }
+}
+
+impl IndexReader for PostingsReader<'_, '_> {
+    fn find(&mut self, wanted: &Wanted, pages: i64) -> Result<Found> {
+        self.at_once(|reader| find::find(reader, wanted, pages))
+    }
+
+    fn census(&mut self, wanted: &Wanted, pages: i64) -> Result<Census> {
+        self.at_once(|reader| find::census(reader, wanted, pages))
+    }
+}
