@@ -9,6 +9,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use syn::{Attribute, Fields, GenericArgument, Item, PathArguments, Type};
 
+/// True for a type that is read from JSON.
+fn is_read(attributes: &[Attribute]) -> bool {
+    let mut derives = attributes.iter().filter(|attribute| attribute.path().is_ident("derive"));
+    derives.any(|attribute| {
+        let mut is_read = false;
+        let _ = attribute.parse_nested_meta(|meta| {
+            is_read |= meta.path.segments.last().is_some_and(|last| last.ident == "Deserialize");
+            Ok(())
+        });
+        is_read
+    })
+}
+
 /// The types of options by name. They are in modules with this name.
 fn types() -> BTreeMap<String, Item> {
     let mut types = BTreeMap::new();
@@ -17,8 +30,8 @@ fn types() -> BTreeMap<String, Item> {
     {
         for item in syn::parse_file(&source).expect("Rust").items {
             match &item {
-                Item::Struct(one) => types.insert(one.ident.to_string(), item.clone()),
-                Item::Enum(one) => types.insert(one.ident.to_string(), item.clone()),
+                Item::Struct(one) if is_read(&one.attrs) => types.insert(one.ident.to_string(), item.clone()),
+                Item::Enum(one) if is_read(&one.attrs) => types.insert(one.ident.to_string(), item.clone()),
                 _ => None,
             };
         }
@@ -174,7 +187,12 @@ fn policy_options() {
          refused. Names end in their unit: `_tokens` by the policy's counting, `_units` in `counting.unit`, `_ratio` between \
          0 and 1. A limit of 0 is none.\n",
     );
-    while let Some((name, defaults)) = reference.due.pop_front() {
+    // Types that no other one names are parameters that a preset's own code reads.
+    let all: Vec<String> = reference.types.keys().cloned().collect();
+    while let Some((name, defaults)) = reference.due.pop_front().or_else(|| {
+        let left = all.iter().find(|name| !reference.done.contains(name))?;
+        Some((left.clone(), None))
+    }) {
         if !reference.done.contains(&name) {
             reference.done.push(name.clone());
             reference.section(&name, defaults.as_ref());
