@@ -5,8 +5,8 @@
 
 pub use longhand_server::{
     access_log, app, bus, clock, cluster, config, daemon, fold, grpc, http, interop, limits, loaded, metrics, model,
-    pb, policy, postgres, presets, scheduler, search, secrets, simulation, store, summarizer, telemetry, traffic, transport,
-    turns, words,
+    pb, policy, postgres, presets, scheduler, search, secrets, simulation, store, summarizer, telemetry, traffic,
+    transport, turns, words,
 };
 
 pub mod cli;

@@ -1,8 +1,8 @@
 //! PostgreSQL as an engine of the store: connections, the text of statements in its dialect, the schema, and the lease by
 //! which a daemon owns a shard. `held` is where all of it meets what the store asks of an engine.
 
-use longhand_model as model;
 use longhand_engine::{error, write_state};
+use longhand_model as model;
 use longhand_runtime::{clock, limits, telemetry};
 
 pub mod client;

@@ -4,17 +4,17 @@
 //! FTS5 alone is the plainest rival: one column of whole words (`unicode61`), without contents, stems, pieces of names and
 //! anything to restrict a search by.
 
+use longhand_engine::{Connection, Reader, connect, files, query};
 use longhand_model::compaction::RevisionRange;
 use longhand_model::message::Role;
 use longhand_model::part::PartBody;
 use longhand_model::session::SessionKey;
 use longhand_model::time::Timestamp;
-use longhand_words::Query;
-use longhand_engine::{Connection, Reader, connect, files, query};
 use longhand_search::{
     EntryKind, Erased, Forgotten, IndexReader as _, IndexWriter as _, Part, Postings, PostingsReader, Progress, Wanted,
     phrases,
 };
+use longhand_words::Query;
 use mimalloc::MiMalloc;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};

@@ -5,10 +5,10 @@
 //! is, and what it says for a part, is decided in `longhand_words`, the same for each index. [`Postings`] is the one
 //! that there is: lists of words in a file of SQLite. Another one implements the two traits, and nothing else changes.
 
-use longhand_model as model;
-use longhand_words as words;
 use longhand_engine::{self as engine, error};
+use longhand_model as model;
 use longhand_runtime::{limits, telemetry};
+use longhand_words as words;
 
 mod forgotten;
 mod part;
