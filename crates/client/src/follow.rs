@@ -197,7 +197,7 @@ mod tests {
         let mut request =
             v1::SubscribeEventsRequest { start: Some(Start::Snapshot(true)), ..v1::SubscribeEventsRequest::default() };
         assert_eq!(after(&mut request, ready()), Some(Start::Snapshot(true)), "a lost snapshot begins anew");
-        let end = v1::SnapshotEnd { cursor: "3".to_owned(), ..v1::SnapshotEnd::default() };
+        let end = v1::SnapshotEnd { cursor: "3".to_owned() };
         assert_eq!(after(&mut request, Frame::SnapshotEnd(end)), at("3"));
     }
 }

@@ -93,7 +93,30 @@ mod tests {
                 && method.input().get_field_by_name("request_id").is_none()
         });
         let changes: BTreeSet<String> = changes.map(|method| method.name().to_owned()).collect();
-        let known = ["AddLabel"];
+        let known = [
+            "AppendDraft",
+            "CancelCompaction",
+            "CheckSummaryTask",
+            "CompleteSummaryTask",
+            "ConfirmCompaction",
+            "CreateAccessToken",
+            "CreateConsoleLink",
+            "CreateSession",
+            "DelegateSummaryTask",
+            "EditSummaryTask",
+            "ExtendSummaryTask",
+            "FailSummaryTask",
+            "ForkSession",
+            "GetCluster",
+            "ImportSession",
+            "LeaseSummaryTask",
+            "ListAccessTokens",
+            "ListHeads",
+            "MoveShard",
+            "RenewRun",
+            "RevokeAccessToken",
+            "WriteMessage",
+        ];
         assert_eq!(changes.iter().map(String::as_str).collect::<Vec<_>>(), known);
     }
 }

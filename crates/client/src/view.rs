@@ -113,7 +113,7 @@ mod tests {
     fn view(known: i32, count: i32, ids: &[&str]) -> View {
         let message = |id: &&str| v1::ContextMessage { message_id: (*id).to_owned(), ..v1::ContextMessage::default() };
         let header = v1::ContextHeader {
-            view_hash: vec![1].into(),
+            view_hash: vec![1],
             known_message_count: known,
             message_count: count,
             ..v1::ContextHeader::default()

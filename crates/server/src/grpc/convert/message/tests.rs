@@ -93,7 +93,10 @@ fn proto_message() -> pb::NewMessage {
         client_id: Some("m1".into()),
         role: pb::Role::Assistant.into(),
         kind: pb::MessageKind::Normal.into(),
-        parts: bodies().into_iter().map(|given| pb::Part { body: Some(given.into()), ..pb::Part::default() }).collect(),
+        parts: bodies()
+            .into_iter()
+            .map(|given| pb::Part { body: Some(wire::body(given)), ..pb::Part::default() })
+            .collect(),
         open: false,
         finish: Some(pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
