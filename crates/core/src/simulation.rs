@@ -16,8 +16,8 @@ use crate::model::compaction::{
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
-use crate::model::mark::Mark;
 use crate::model::limits::BREAKER_FAILURES_MAX;
+use crate::model::mark::Mark;
 use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;

@@ -5,6 +5,8 @@
 //! messages come in as many pieces, and each summary replaces the one before it. Each line of the output is an object
 //! with the `text` of its last summary and the `times` that it took, of which its digest is a part.
 
+use longhand_core::policy::summary::SummaryInput;
+use longhand_extractive::{digest, extract};
 use longhand_model::compaction::Level;
 use longhand_model::ids::{MessageId, PartId, SessionId};
 use longhand_model::mark::Words;
@@ -12,8 +14,6 @@ use longhand_model::message::{Finish, Message, MessageKind, Role};
 use longhand_model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_model::time::Timestamp;
 use longhand_model::view::SourceMessage;
-use longhand_core::policy::summary::SummaryInput;
-use longhand_extractive::{digest, extract};
 use longhand_presets as presets;
 use serde_json::{Value, json};
 use std::io::BufRead;

@@ -10,10 +10,10 @@ use super::record::Record;
 use super::statements;
 use super::text;
 use super::write::NAME;
-use longhand_model::Revision;
-use longhand_model::view::SourceMessage;
 use longhand_core::policy::summary::{RECORD_HEADING, SAID_HEADING, SummaryInput, SummaryOutput};
 use longhand_core::policy::{Contradictions, Counting, Section, Summary, Topic, files};
+use longhand_model::Revision;
+use longhand_model::view::SourceMessage;
 use std::collections::HashMap;
 
 /// Share of the budget for the record under a policy that asks for corrections, in percent.

@@ -12,11 +12,11 @@ use super::files::File;
 use super::record::Record;
 use super::text::{self, Lead};
 use super::{commands, statements};
+use longhand_core::policy::files as lists;
+use longhand_core::policy::summary::SummaryInput;
 use longhand_model::compaction::{Contradiction, ContradictionKind};
 use longhand_model::part::PartBody;
 use longhand_model::view::SourceMessage;
-use longhand_core::policy::files as lists;
-use longhand_core::policy::summary::SummaryInput;
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -8,13 +8,13 @@ use super::commands;
 use super::shape::is_prose;
 use super::text;
 use super::tools::{self, Kind, ToolUse};
+use longhand_core::policy::calls::Calls;
+use longhand_core::policy::plan::slot;
 use longhand_model::Revision;
 use longhand_model::mark::{Words, WordsStance};
 use longhand_model::message::{MessageKind, Role};
 use longhand_model::part::{PartBody, ResultStatus};
 use longhand_model::view::SourceMessage;
-use longhand_core::policy::calls::Calls;
-use longhand_core::policy::plan::slot;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.

@@ -2,9 +2,9 @@
 
 use super::compose::Budget;
 use super::text::{clean, one_line};
-use longhand_model::part::PartBody;
 use longhand_core::policy::files::{self, FileOperations};
 use longhand_core::policy::summary::SummaryInput;
+use longhand_model::part::PartBody;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 

@@ -6,9 +6,9 @@ use super::file_lists::file_lists;
 use super::record::Record;
 use super::statements::{self, Turn};
 use super::{compose, lines};
-use longhand_model::view::SourceMessage;
 use longhand_core::policy::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
+use longhand_model::view::SourceMessage;
 
 /// Name in events and lists.
 pub const NAME: &str = "extractive";

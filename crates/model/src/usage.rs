@@ -26,7 +26,7 @@ pub struct Usage {
 impl Usage {
     /// The provider's total, or else the sum of input, output and both cache counts.
     ///
-    /// Reasoning is left out of the sum, as OpenCode and pi do.
+    /// Reasoning is left out of the sum.
     pub fn context_tokens(&self) -> i64 {
         match self.total {
             Some(total) if total > 0 => total,

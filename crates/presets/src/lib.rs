@@ -5,7 +5,7 @@
 //! promises, the preset keeps the promise, and names this in its deviations.
 
 #[cfg(test)]
-#[path = "../../core/src/policy/dsl.rs"]
+#[path = "../../core/tests/unit/dsl.rs"]
 mod dsl;
 pub mod gemini_cli;
 pub mod joyagent;
@@ -16,10 +16,9 @@ use gemini_cli::parameters::{Excerpt, OutputBudget};
 use joyagent::parameters::{Envelope, Suffix};
 use longhand_core::policy;
 use longhand_model as model;
-use policy::Policy;
 use policy::preset::{self, named};
 pub use policy::preset::{Error, Preset};
-use policy::strategy::{Reader, Strategies};
+use policy::{Policy, Reader, Strategies};
 use qwen_agent::parameters::{CountedTexts, NewestFirst, TurnsAndSteps};
 use std::sync::LazyLock;
 use suna::parameters::{ChatFormat, Groups, MiddleOut, PerRole, Strip};

@@ -1,6 +1,7 @@
 //! The clock and the source of ids. No other module reads the time or creates ids.
 
 #[cfg(test)]
+#[path = "../tests/unit/clock_laws.rs"]
 mod laws;
 mod times;
 

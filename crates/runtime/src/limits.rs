@@ -1,7 +1,5 @@
 //! Every bound in one place. Sizes are bytes and times are milliseconds unless stated otherwise.
 
-use crate::model::limits::BREAKER_FAILURES_MAX;
-
 pub use crate::model::limits::*;
 
 /// Bytes of a text of a request that an error repeats.

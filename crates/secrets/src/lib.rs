@@ -19,6 +19,7 @@ mod hold;
 mod json;
 mod known;
 #[cfg(test)]
+#[path = "../tests/unit/leaks.rs"]
 mod leaks;
 pub mod limits;
 mod pattern;

@@ -5,11 +5,11 @@
 //! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
 //! `ledger::messages`.
 
-use longhand_model as model;
-use longhand_words as words;
 use longhand_engine::{self as engine, error, write_state};
+use longhand_model as model;
 use longhand_runtime::{clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
+use longhand_words as words;
 
 mod access;
 mod archive;
@@ -29,6 +29,7 @@ mod migrate;
 mod open;
 mod pace;
 #[cfg(test)]
+#[path = "../tests/unit/portable.rs"]
 mod portable;
 mod registry;
 mod restore;

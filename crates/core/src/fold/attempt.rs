@@ -270,9 +270,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Minimum gain of these steps in tokens.
-    fn gain_min(&self, steps: &[PolicyStep], has_summary: bool) -> i64 {
+    fn gain_min(&self, steps: &[PolicyStep]) -> i64 {
         let PlanningInput { policy, window, .. } = self.input.planning;
-        if self.is_needed() { 1 } else { gain::least(policy, window, steps, has_summary) }
+        if self.is_needed() { 1 } else { gain::least(policy, window, steps, false) }
     }
 
     /// Tokens of the view for the steps of a level: the estimate, or the context usage if it is higher.
@@ -305,7 +305,7 @@ impl<'a> Attempt<'a> {
             if !self.is_needed() && freed(&work).is_none() {
                 continue;
             }
-            let gain_min = self.gain_min(&level_policy.steps, work.summary.is_some());
+            let gain_min = self.gain_min(work.figures(&level_policy.steps));
             let Work { removals, summary } = work;
             let Some(plan) = summary else {
                 match PreparedCompaction::of_removals(self.input.planning, &removals, gain_min) {
@@ -421,7 +421,7 @@ impl<'a> Attempt<'a> {
         let prepared = match is_of_media {
             true => PreparedCompaction::of(planning, &removals, None),
             false => {
-                let gain_min = self.gain_min(&planning.policy.maintenance, false);
+                let gain_min = self.gain_min(&planning.policy.maintenance);
                 PreparedCompaction::of_removals(planning, &removals, gain_min)
             }
         };

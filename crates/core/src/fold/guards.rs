@@ -132,7 +132,7 @@ impl Guards {
         });
         let due = overflow::due_at(policy, window).unwrap_or(window.context);
         let filled_growth = newest.map(|(at, compaction)| {
-            let required = (due / FILLED_GROWTH_DIVISOR).max(gain::usual(policy, window)).max(1);
+            let required = (due / FILLED_GROWTH_DIVISOR).max(gain::least(policy, window, &[], true));
             growth_left(required, compaction.base_revision.unwrap_or(at))
         });
         let filled_growth = filled_growth.filter(|left| *left > 0);
@@ -174,7 +174,7 @@ impl Guards {
         let PlanningInput { policy, window, .. } = planning;
         let level_policy = decision.level().and_then(|level| policy.level(level));
         let steps = level_policy.map_or(&[][..], |level_policy| &level_policy.steps);
-        let is_enough = !self.freed_little || freed >= gain::least_again(policy, window, steps);
+        let is_enough = !self.freed_little || freed >= gain::least(policy, window, steps, true);
         // An agent that cuts before every request goes by its own count, whatever usage says.
         let keeps_limit = |level_policy: &LevelPolicy| {
             gain::keep_within_limit(&level_policy.steps) && is_due_by_estimate(planning, fold, level_policy)
@@ -480,7 +480,7 @@ fn freed_little(planning: PlanningInput<'_>, past: GuardInput<'_>) -> bool {
     let newest = since_change(past).find(|(_, compaction)| compaction.state == CompactionState::Done);
     newest.is_some_and(|(revision, compaction)| {
         let freed = |outcome: &Outcome| outcome.tokens_before.saturating_sub(outcome.tokens_after);
-        let is_little = |outcome| freed(outcome) < gain::usual(policy, window);
+        let is_little = |outcome| freed(outcome) < gain::least(policy, window, &[], true);
         !is_asked_for(compaction)
             && compaction.outcome.as_ref().is_some_and(is_little)
             && user_messages_since(planning, revision) == 0

@@ -86,12 +86,12 @@ impl Maintenance {
         let PlanningInput { policy, window, .. } = planning;
         let MaintenanceLimits { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } =
             MaintenanceLimits::of(policy, window);
-        let remaining = |least: Option<i64>, count: i64| least.map(|least| least.saturating_sub(count));
+        let remaining = |limit: Option<i64>, count: i64| limit.map(|limit| limit.saturating_sub(count));
         let of_tokens = [remaining(output_tokens, counts.output_tokens), remaining(view_tokens, counts.tokens)];
         let of_parts = [remaining(parts, counts.parts), remaining(messages, counts.messages)];
         // A threshold must be passed, not only reached.
-        let least = |all: [Option<i64>; 2]| all.into_iter().flatten().min().map(|least| least.saturating_add(1));
-        let (remaining_tokens, remaining_parts) = (least(of_tokens), least(of_parts));
+        let first = |all: [Option<i64>; 2]| all.into_iter().flatten().min().map(|limit| limit.saturating_add(1));
+        let (remaining_tokens, remaining_parts) = (first(of_tokens), first(of_parts));
         let is_open = [remaining_tokens, remaining_parts].into_iter().flatten().any(|remaining| remaining <= 0);
         Self { is_open, remaining_tokens, remaining_parts, idle_seconds }
     }

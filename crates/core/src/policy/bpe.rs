@@ -5,7 +5,7 @@
 //! factor in the length of a piece without a boundary.
 //!
 //! Text that looks like a special token is plain text in OpenAI's encodings. In Qwen's encoding and in a vocabulary it
-//! is one token, as Qwen-Agent counts it.
+//! is one token.
 //!
 //! Libraries for these encodings either lack Qwen's, or keep automata of 71 MB in the binary. The tables here are below
 //! 2 MB, are unpacked within milliseconds, and count as fast.
@@ -31,11 +31,11 @@ use unicode_normalization::UnicodeNormalization as _;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
-    /// OpenAI's encoding since GPT-4o, with which Neovate Code counts.
+    /// OpenAI's encoding since GPT-4o.
     O200kBase,
-    /// OpenAI's encoding of GPT-3.5 and GPT-4, with which litellm counts for unknown models.
+    /// OpenAI's encoding of GPT-3.5 and GPT-4.
     Cl100kBase,
-    /// Qwen's encoding: the same 151 643 tokens as the file `qwen.tiktoken` of Qwen-Agent.
+    /// Qwen's encoding: the 151 643 tokens of its file `qwen.tiktoken`.
     Qwen,
 }
 
@@ -126,8 +126,7 @@ impl Tokenized<'_> {
         &self.text[self.text.ceil_char_boundary(self.end_of(left_out))..]
     }
 
-    /// The text in at most `tokens` tokens: the first and the last ones with a filler between them, as in Qwen-Agent's
-    /// truncation on both sides. The tokens of the filler count. If there is no room beside the filler, the first
+    /// The text in at most `tokens` tokens: the first and the last ones with a filler between them. The tokens of the filler count. If there is no room beside the filler, the first
     /// tokens stay without it. An odd number gives the end one more token.
     pub fn both_sides(&self, tokens: i64, filler: &str, filler_tokens: i64) -> Cow<'_, str> {
         if self.count() <= tokens {

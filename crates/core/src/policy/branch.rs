@@ -36,7 +36,7 @@ pub struct BranchPlan {
 }
 
 impl Default for BranchRules {
-    /// pi's values: `branchSummary.reserveTokens` and `prepareBranchEntries`.
+    /// Room for a reply in a window of 128 000 tokens if the real one is not known.
     fn default() -> Self {
         Self { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 }
     }

@@ -1,4 +1,4 @@
-//! The files that a conversation read and modified, in pi's terms.
+//! The files that a conversation read and modified.
 
 use super::FileTools;
 use crate::model::part::{PartBody, ToolCall};
@@ -67,7 +67,7 @@ impl FileOperations {
         self.edited.extend(modified);
     }
 
-    /// The files that were only read, and the files that were modified; each sorted by UTF-16 code units, as in pi.
+    /// The files that were only read, and the files that were modified; each sorted by UTF-16 code units.
     pub fn lists(&self) -> (Vec<String>, Vec<String>) {
         let modified: BTreeSet<&String> = self.written.union(&self.edited).collect();
         let read = self.read.iter().filter(|path| !modified.contains(path)).cloned().collect();
@@ -117,7 +117,7 @@ fn sorted(mut paths: Vec<String>) -> Vec<String> {
     paths
 }
 
-/// The lists as pi appends them to a summary, with a blank line before each; empty if both lists are.
+/// The lists as they end a summary, with a blank line before each; empty if both lists are.
 pub fn tags(read: &[String], modified: &[String]) -> String {
     [(READ_TAG, read), (MODIFIED_TAG, modified)]
         .iter()

@@ -56,22 +56,22 @@ impl MaintenanceLimits {
         if let Condition::Idle { seconds } = prune.condition {
             self.idle_seconds = Some(self.idle_seconds.map_or(seconds, |other| other.min(seconds)));
         } else if let Some(tokens) = output_tokens(policy, prune) {
-            least(&mut self.output_tokens, tokens);
+            lower(&mut self.output_tokens, tokens);
         } else {
             let of = |count: &Count| i64::try_from(count.of(window)).unwrap_or(i64::MAX);
             let kept = of(&prune.keep.parts).saturating_add(prune.batch.as_ref().map_or(0, of));
             let above = if let Condition::Parts { above } = &prune.condition { of(above) } else { 0 };
-            least(&mut self.parts, kept.max(above));
+            lower(&mut self.parts, kept.max(above));
         }
     }
 
     fn limit(&mut self, policy: &Policy, rule: &Omission, window: &ModelWindow) {
         match rule.bound() {
-            OmissionBound::Parts => least(&mut self.parts, 0),
-            OmissionBound::Messages(messages) => least(&mut self.messages, i64::from(messages)),
+            OmissionBound::Parts => lower(&mut self.parts, 0),
+            OmissionBound::Messages(messages) => lower(&mut self.messages, i64::from(messages)),
             OmissionBound::Limit(_) => {
                 if let Some(tokens) = omission::limit_tokens(rule, policy, window) {
-                    least(&mut self.tokens, tokens);
+                    lower(&mut self.tokens, tokens);
                 }
             }
         }
@@ -79,7 +79,7 @@ impl MaintenanceLimits {
 }
 
 /// Keeps the smaller of two numbers.
-fn least(kept: &mut Option<i64>, other: i64) {
+fn lower(kept: &mut Option<i64>, other: i64) {
     *kept = Some(kept.map_or(other, |kept| kept.min(other)));
 }
 
@@ -152,7 +152,9 @@ fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
         (Step::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
-        (Step::Omit(Omission::Named(strategy)), body) => strategy.applies_to(body),
+        (Step::Omit(Omission::Named(named)), body) => {
+            named.omission().is_some_and(|strategy| strategy.applies_to(body))
+        }
         (Step::Omit(_) | Step::Summarize(_), _) => false,
     };
     let parts = &source.message.parts;

@@ -10,8 +10,10 @@ pub mod branch;
 pub mod calls;
 pub mod continuing;
 #[cfg(test)]
+#[path = "../../tests/unit/dsl.rs"]
 pub(crate) mod dsl;
 #[cfg(test)]
+#[path = "../../tests/unit/samples.rs"]
 pub(crate) mod samples;
 pub mod files;
 pub mod omission;

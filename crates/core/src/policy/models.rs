@@ -29,7 +29,7 @@ const COLUMNS: [&str; 13] = [
     "cache_write_above",
 ];
 
-/// The context of the variant of a model whose name ends with `[1m]`, as Claude Code writes it.
+/// The context of the variant of a model whose name ends with `[1m]`.
 const LONG_CONTEXT: (&str, i64) = ("[1m]", 1_000_000);
 
 /// The largest share of the context that a request asks for as its reply: the context divided by this number.

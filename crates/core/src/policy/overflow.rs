@@ -58,7 +58,7 @@ impl Limit {
             Self::Usable { buffer_tokens, output_cap_tokens, reserved_tokens } => {
                 let known = window.known_output().map(|output| output.min(*output_cap_tokens));
                 let output = known.unwrap_or_else(|| reserve(window, *output_cap_tokens));
-                // As in OpenCode, the buffer and its replacement count only under an input limit; without one, the
+                // The buffer and its replacement count only under an input limit; without one, the
                 // output is the reserve.
                 let usable = match window.input {
                     Some(input) if input > 0 => {

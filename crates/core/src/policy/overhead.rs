@@ -43,8 +43,9 @@ pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: O
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
     // Usage that leaves less space beside the view overrides the value of the window.
-    let headroom_tokens = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
-    let unseen = unseen.max(planning.window.overhead.min(headroom_tokens));
+    let headroom_tokens = now.map(|now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
+    let known = planning.window.overhead;
+    let unseen = unseen.max(headroom_tokens.map_or(known, |headroom_tokens| known.min(headroom_tokens)));
     let is_pinned = |source: &&SourceMessage| {
         source.placement == Some(Placement::Pinned) || planning.layout.pinned.contains(&source.message.revision)
     };

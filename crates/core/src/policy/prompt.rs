@@ -27,7 +27,7 @@ use super::{Bullet, Section, Summary, SummaryFormat, Topic, Transcript};
 use crate::model::view::SourceMessage;
 use data::{PREVIOUS_TAG, tagged};
 
-/// Text of the summary of the history if a split turn is the first one, as in pi.
+/// Text of the summary of the history if a split turn is the first one.
 pub const NO_HISTORY: &str = "No prior history.";
 
 /// Maximum number of pieces of one transcript. Beyond it, the middle of long entries is omitted.

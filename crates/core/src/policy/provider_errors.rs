@@ -116,7 +116,7 @@ fn meaning(said: &Said) -> Option<Meaning> {
 }
 
 /// True if a reply indicates that its request did not fit although the provider reported no error: the input was larger
-/// than the window, or left no room for an answer. These are pi's two rules.
+/// than the window, or left no room for an answer.
 pub fn is_silent(reason: FinishReason, usage: &Usage, window_tokens: i64) -> bool {
     let read = usage.input.saturating_add(usage.cache_read);
     if window_tokens <= 0 {

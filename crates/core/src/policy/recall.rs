@@ -192,10 +192,10 @@ impl Passage<'_> {
 /// Maximum tokens of a message beside its text: labels, and brackets of a list that is counted as JSON.
 const MESSAGE_TOKENS: i64 = 64;
 
-/// The free tokens of a view, as far as they make a difference to its passages.
-pub fn room(policy: &Policy, free_tokens: i64) -> i64 {
+/// The free tokens of a view, as far as they make a difference to its passages; without a limit, all that do.
+pub fn room(policy: &Policy, free_tokens: Option<i64>) -> i64 {
     let most = policy.retrieval.as_ref().map_or(0, |rule| rule.budget_tokens.saturating_add(MESSAGE_TOKENS));
-    free_tokens.min(most)
+    free_tokens.map_or(most, |free_tokens| free_tokens.min(most))
 }
 
 /// The message with the best passages of some messages, in the order of the history, within the policy's budget and

@@ -41,7 +41,7 @@ pub fn terms(text: &str) -> Vec<String> {
 /// The search terms of a request, each once; of a very long request those of its beginning and its end.
 pub fn query(rule: &Retrieval, unit: LengthUnit, request: &str) -> Vec<String> {
     let units = rule.query_units as usize;
-    // Qwen-Agent measures a request without the blanks around it.
+    // A request is measured without the blanks around it.
     let request = request.trim();
     let mut found = if length(unit, request) <= units {
         terms(request)

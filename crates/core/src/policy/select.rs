@@ -52,8 +52,8 @@ pub struct Selection {
 /// - it would separate a result from its call. The boundary moves to the nearest earlier safe position, which keeps
 ///   more; if that would leave nothing to summarize, to the nearest later one;
 /// - an open message, or a call that still runs, would be summarized; `calls` defines the end of a running call;
-/// - something without a reply would be summarized: the last request, or results that the model has not read. OpenCode
-///   summarizes these too if they do not fit, and a model would then have nothing to answer to.
+/// - something without a reply would be summarized: the last request, or results that the model has not read: it would
+///   then have nothing to answer to.
 ///
 /// Because of that, the tail may be larger than its budget.
 pub fn select(policy: &Policy, tail: &Tail, window: &ModelWindow, messages: &[SourceMessage]) -> Selection {

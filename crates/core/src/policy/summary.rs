@@ -45,8 +45,8 @@ pub struct SummaryInput {
     pub previous_digest: Option<String>,
     /// What becomes of the words of messages, as clients decided.
     pub words: Words,
-    /// True if that summary was supplied by a client. Its file lists are not carried on, as pi does not trust lists
-    /// that an extension wrote.
+    /// True if that summary was supplied by a client. Its file lists are not carried on: nobody knows who
+    /// made them.
     pub previous_is_supplied: bool,
     /// Format and limits of the summary.
     pub rules: Summary,

@@ -2,8 +2,8 @@
 
 use super::{Talk, extract};
 use crate::digest;
-use longhand_model::part::ResultStatus;
 use longhand_core::policy::summary::SummaryInput;
+use longhand_model::part::ResultStatus;
 use serde_json::json;
 
 /// A conversation, the required texts of its summary by heading, and the forbidden texts.

@@ -2,11 +2,11 @@
 
 use super::{Talk, assert_says, extract, section};
 use crate::{Digest, Evidence, contradictions, digest, what_happened};
+use longhand_core::policy::LengthUnit;
+use longhand_core::policy::summary::SummaryInput;
 use longhand_model::message::Role;
 use longhand_model::part::{PartBody, ResultStatus};
 use longhand_model::view::SourceMessage;
-use longhand_core::policy::LengthUnit;
-use longhand_core::policy::summary::SummaryInput;
 use proptest::prelude::*;
 use serde_json::json;
 

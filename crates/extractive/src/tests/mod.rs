@@ -9,6 +9,7 @@ mod said;
 mod sections;
 
 use super::extract;
+use longhand_core::policy::summary::SummaryInput;
 use longhand_model::compaction::Level;
 use longhand_model::ids::{MessageId, PartId, SessionId};
 use longhand_model::mark::Words;
@@ -16,7 +17,6 @@ use longhand_model::message::{Finish, Message, MessageKind, Role};
 use longhand_model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_model::time::Timestamp;
 use longhand_model::view::SourceMessage;
-use longhand_core::policy::summary::SummaryInput;
 use longhand_presets as presets;
 use uuid::Uuid;
 

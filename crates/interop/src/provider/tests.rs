@@ -9,13 +9,13 @@ mod valid;
 use super::{Format, Refusal, Written, read, write};
 use longhand_core::fold::form::{Form, FormedView};
 use longhand_core::fold::{Fold, FoldInput};
+use longhand_core::policy::Policy;
 use longhand_model::layout::Layout;
 use longhand_model::message::{Finish, Message, NewMessage};
 use longhand_model::part::Part;
 use longhand_model::time::Timestamp;
 use longhand_model::usage::ModelWindow;
 use longhand_model::view::{SourceMessage, ViewMessage};
-use longhand_core::policy::Policy;
 use serde_json::Value;
 
 /// The view of messages as a daemon would show them once they are stored.

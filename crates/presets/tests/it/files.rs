@@ -3,8 +3,11 @@
 use crate::policy::validate::validate;
 use crate::policy::{LevelPolicy, Limit, Notice, Policy, Step, Summarize, Threshold};
 use crate::presets::{Preset, all, find, parse, policy, text};
+use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 /// Collects the paths of all fields with a value of their own, and of all fields with other fields in them.
 fn paths(prefix: &str, value: &Value, leaves: &mut BTreeSet<String>, inner: &mut BTreeSet<String>) {
@@ -74,7 +77,7 @@ fn a_preset_is_found_by_its_name_and_version() {
 
 #[test]
 fn every_file_is_a_preset_of_its_name() {
-    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).expect("the folder");
+    let folder = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).expect("the folder");
     let names = folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
     let files: BTreeSet<String> = names.filter(|name| name.ends_with(".toml")).collect();
     assert_eq!(files, all().iter().map(file_name).collect());
@@ -136,4 +139,43 @@ fn every_preset_is_usable() {
     for preset in all() {
         assert_eq!(validate(&preset.policy()), [], "{}", preset.name);
     }
+}
+
+/// The product's lines of the general crate, by file: without those of tests.
+fn general_lines(folder: &Path, lines: &mut Vec<(String, String)>) {
+    for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        if path.is_dir() && name != "tests" {
+            general_lines(&path, lines);
+        } else if name.ends_with(".rs") && !["tests.rs", "dsl.rs", "samples.rs"].contains(&name.as_str()) {
+            let source = fs::read_to_string(&path).expect("a source");
+            let product = source.split("#[cfg(test)]\nmod tests {").next().expect("a text");
+            lines.extend(product.lines().map(|line| (name.clone(), line.to_owned())));
+        }
+    }
+}
+
+/// Names of agents that are also something else: an example of a name, a model, a provider, and a value of an option.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("mod.rs", "`opencode@seed`"),
+    ("preset.rs", "`opencode@seed`"),
+    ("form.rs", r#""codex""#),
+    ("models.rs", r#""openai-codex""#),
+    ("summary.rs", "Pi,"),
+    ("", "FileTools::Pi"),
+];
+
+#[test]
+fn no_general_file_names_an_agent() {
+    let agents = all().iter().filter_map(|preset| preset.name.split('@').next()).filter(|agent| *agent != "longhand");
+    let names: BTreeSet<String> = agents.map(|agent| agent.replace('-', "[-_ ]?")).collect();
+    assert!(names.len() > 10 && names.contains("qwen[-_ ]?agent"), "{names:?}");
+    let names = Regex::new(&format!(r"(?i)\b({})\b", Vec::from_iter(names).join("|"))).expect("a pattern");
+    let mut lines = Vec::new();
+    general_lines(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src"), &mut lines);
+    assert!(lines.len() > 10_000, "{} lines", lines.len());
+    let is_elsewhere =
+        |file: &str, line: &str| ELSEWHERE.iter().any(|(of, words)| file.ends_with(of) && line.contains(words));
+    lines.retain(|(file, line)| names.is_match(line) && !is_elsewhere(file, line));
+    assert_eq!(lines, []);
 }

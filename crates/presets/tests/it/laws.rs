@@ -22,6 +22,7 @@ use crate::model::compaction::{
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::OmitReason;
 use crate::model::layouts::Marks;
+use crate::model::limits::BREAKER_FAILURES_MAX;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
@@ -318,7 +319,7 @@ impl Session<'_> {
         };
         let left = size.context_tokens_of(outcome.tokens_after);
         let freed = size.context_tokens.saturating_sub(left).max(outcome.tokens_before - outcome.tokens_after);
-        let usual = gain::usual(policy, window).min(window.context / 20);
+        let usual = gain::least(policy, window, &[], true).min(window.context / 20);
         let is_users = |message: &&Message| message.role == Role::User && message.kind == MessageKind::Normal;
         let spoken = self.stored.originals().filter(is_users).map(|message| message.revision).max().unwrap_or(0);
         if let Some(before) = &self.newest {
@@ -402,7 +403,7 @@ impl Session<'_> {
         let may_maintain = guards.allow_kind(plan::kind(&policy.maintenance));
         let maintenance = (plan::Decision::Maintenance, policy.maintenance.clone(), plan::maintenance(planning));
         for (candidate, steps, work) in works.chain(may_maintain.then_some(maintenance)) {
-            let least = gain::least(policy, planning.window, &steps, work.summary.is_some());
+            let least = gain::least(policy, planning.window, work.figures(&steps), false);
             let freed = foreseen(planning, &work);
             if *decision == Some(Decision::Steps(candidate)) && plan::work_of(planning, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
@@ -454,7 +455,7 @@ impl Session<'_> {
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
         self.ended.insert(0, Compaction { base_revision, ..ended });
-        guards::forget(&mut self.ended, usize::try_from(validate::BREAKER_FAILURES_MAX).expect("a small number"));
+        guards::forget(&mut self.ended, usize::try_from(BREAKER_FAILURES_MAX).expect("a small number"));
     }
 
     /// Undoes the newest compactions, the newest first, and checks each view against the earlier one.

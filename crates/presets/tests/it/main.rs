@@ -1,6 +1,6 @@
 //! The presets: their files, their decisions, and the laws that hold under all of them.
 
-#[path = "../../../core/src/policy/dsl.rs"]
+#[path = "../../../core/tests/unit/dsl.rs"]
 mod dsl;
 mod files;
 mod folds;

@@ -26,6 +26,7 @@ mod index;
 mod handle;
 mod health;
 #[cfg(test)]
+#[path = "../../tests/unit/model.rs"]
 mod model;
 
 use crate::clock::{Clock, fresh_id};

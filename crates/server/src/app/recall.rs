@@ -82,9 +82,10 @@ fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
     let window = &source.window;
     // Passages go where nothing else would be, so they leave the space for a reply.
     let reply_tokens = if window.input.is_some_and(|input| input > 0) { 0 } else { window.output.unwrap_or(0) };
-    let limit = window.input_max().map_or(i64::MAX, |limit| limit.saturating_sub(reply_tokens));
-    let free_tokens = limit.saturating_sub(fold.context_tokens(window));
-    let wanted = recall::wanted(policy, &source.layout, &source.messages).filter(|_| free_tokens > 0)?;
+    let free_tokens =
+        window.input_max().map(|limit| limit.saturating_sub(reply_tokens).saturating_sub(fold.context_tokens(window)));
+    let is_full = free_tokens.is_some_and(|free_tokens| free_tokens <= 0);
+    let wanted = recall::wanted(policy, &source.layout, &source.messages).filter(|_| !is_full)?;
     Some((wanted, recall::room(policy, free_tokens)))
 }
 

@@ -17,12 +17,14 @@ const CLOSE_TOKENS: i64 = 1_000;
 /// Bound of the tokens of the result that a view adds to a call without one.
 const RESULT_TOKENS: i64 = 100;
 
-/// The tokens that an automatic compaction by these steps must free; at least 1.
+/// The tokens that an automatic compaction by these steps must free; at least 1. Without steps it is the usual minimum,
+/// which a summary must free too: that of the policy, or else a twentieth of the window.
 ///
 /// Prunes with a figure of their own need no other minimum: a minimum number of tokens, a length limit with a lower
-/// target, or an idle time after which no provider has the view in its cache. Neither do steps that keep views within a
-/// limit.
-pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
+/// target, or an idle time after which no provider has the view in its cache. `again`, after a compaction that freed less
+/// than the usual minimum, that figure does not count. What keeps views within a limit frees what exceeds it, however
+/// little that is: a minimum would be another limit.
+pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], again: bool) -> i64 {
     let has_figure = |step: &Step| match step {
         Step::Prune(prune) => {
             let is_conditional = matches!(prune.condition, Condition::Length { .. } | Condition::Idle { .. });
@@ -31,19 +33,12 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
         Step::Omit(_) => false,
         Step::Summarize(_) => true,
     };
-    if !has_summary && !steps.is_empty() && steps.iter().all(has_figure) {
+    let minimum = policy.guards.minimum_gain_tokens;
+    let have_figures = !again && !steps.is_empty() && steps.iter().all(has_figure);
+    if have_figures || minimum.is_none() && keep_within_limit(steps) {
         return 1;
     }
-    if has_summary { usual(policy, window) } else { least_again(policy, window, steps) }
-}
-
-/// The tokens that an automatic compaction by these steps must free after one that freed less than the usual minimum.
-/// What keeps views within a limit frees what exceeds it, however little that is: a minimum would be another limit.
-pub fn least_again(policy: &Policy, window: &ModelWindow, steps: &[Step]) -> i64 {
-    match policy.guards.minimum_gain_tokens {
-        None if keep_within_limit(steps) => 1,
-        _ => usual(policy, window),
-    }
+    minimum.unwrap_or(window.context / WINDOW_PARTS).max(1)
 }
 
 /// True if steps keep views within the limit of their level, as agents do that cut before every request: omissions alone,
@@ -57,11 +52,6 @@ pub fn keep_within_limit(steps: &[Step]) -> bool {
     goes_by_limit.is_some_and(|omissions| omissions.contains(&true))
 }
 
-/// The minimum of a policy for steps without a figure of their own; a twentieth of the window, if the policy has none.
-pub fn usual(policy: &Policy, window: &ModelWindow) -> i64 {
-    policy.guards.minimum_gain_tokens.unwrap_or(window.context / WINDOW_PARTS).max(1)
-}
-
 /// The tokens that the result of these steps frees; none if it is not worth its cost. The size of a summary is known only
 /// when it is written: the estimate here assumes the size of the summary that it replaces, as the view shows it.
 ///
@@ -72,7 +62,7 @@ pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, cont
     if work.is_empty() {
         return None;
     }
-    let least = least(policy, window, steps, work.summary.is_some());
+    let least = least(policy, window, work.figures(steps), false);
     let after = foreseen(planning, work);
     let estimated = match &work.summary {
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),

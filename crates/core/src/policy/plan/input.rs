@@ -9,7 +9,7 @@ use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::{Omission, Policy, Summary};
+use crate::policy::{Omission, Policy, Step, Summary};
 
 /// Planning input: a view, its messages, and the rules.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// The steps that made it, as far as their own figures say what is worth it: none with a summary.
+    pub fn figures<'a>(&self, steps: &'a [Step]) -> &'a [Step] {
+        if self.summary.is_some() { &[] } else { steps }
+    }
+
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty() && self.summary.is_none()

@@ -121,7 +121,7 @@ impl TranscriptWriter<'_> {
             return format!("{label}: {CLEARED}");
         }
         let output = self.output_with_notes(result);
-        // OpenCode truncates outputs, but not error messages.
+        // Outputs are truncated, but not error messages.
         let is_truncated = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
         if is_truncated { format!("{label}: {}", self.output(&output)) } else { format!("{label}: {}", data(&output)) }
     }
@@ -142,7 +142,7 @@ impl TranscriptWriter<'_> {
             Role::User => entries.push(format!("[User]: {}", data(&texts.concat()))),
             Role::Assistant if texts.is_empty() => {}
             Role::Assistant => entries.push(format!("[Assistant]: {}", data(&texts.join("\n")))),
-            // pi's results contain their texts themselves, and its system messages are not in a transcript.
+            // Results contain their texts themselves, and system messages are not in this form.
             Role::Tool | Role::System => {}
         }
         let calls = message.parts.iter().filter_map(|part| match &*part.body {
@@ -211,7 +211,7 @@ impl TranscriptWriter<'_> {
         messages.iter().map(entry).collect()
     }
 
-    /// One message as goose writes it: the role, and a line for each part. Every line of text has a margin: nothing
+    /// One message: the role, and a line for each part. Every line of text has a margin: nothing
     /// else distinguishes it from calls and results.
     fn lines(&self, source: &SourceMessage) -> String {
         let mut lines = Vec::new();

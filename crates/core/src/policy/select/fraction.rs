@@ -1,4 +1,4 @@
-//! Gemini CLI's tail: the messages after a share of the history, measured as the JSON of its contents.
+//! A tail: the messages after a share of the history, measured as the JSON of its contents.
 //!
 //! The boundary is chosen in the contents that a request to Gemini would have: consecutive results are one content. The
 //! active summary and its acknowledgement come first and are measured too. No boundary is chosen that would cover only

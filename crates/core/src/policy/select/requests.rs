@@ -1,4 +1,4 @@
-//! Codex's tail: the newest requests of the user verbatim, without the replies and tool results.
+//! A tail: the newest requests of the user verbatim, without the replies and tool results.
 
 use crate::model::ids::PartId;
 use crate::model::part::PartBody;

@@ -1,4 +1,4 @@
-//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit, unless whole turns
+//! A tail: the last turns as long as they fit, then the end of the turn that does not fit, unless whole turns
 //! are enough.
 
 use super::boundaries::SafeBoundaries;
@@ -32,8 +32,7 @@ impl LastTurns {
                 keep = Some(turn.start);
                 continue;
             }
-            // If results are messages of their own, a boundary before one would separate it from its call; in OpenCode
-            // the two are one message.
+            // If results are messages of their own, a boundary before one would separate it from its call.
             let remaining = budget - total;
             let fits =
                 |&start: &usize| boundaries.safe[turn.start + start] && estimates.tokens(start..length) <= remaining;

@@ -15,10 +15,9 @@ use crate::model::view::SourceMessage;
 use crate::policy::{Counting, LengthUnit, Policy};
 use foldhash::HashMap;
 
-/// The units of one message, as Gemini CLI estimates the parts of a request.
+/// The units of one message: the JSON of its contents.
 ///
-/// Gemini CLI also counts the name of a result's tool; here the call includes it, because a result alone does not have
-/// it.
+/// The name of a result's tool counts with the call, because a result alone does not have it.
 pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     parts.iter().map(|part| part_units(counting, part)).fold(0, i64::saturating_add)
 }
@@ -26,13 +25,13 @@ pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
 /// Units of a result beside its text, if characters are counted.
 const RESULT_UNITS: i64 = 64;
 
-/// The units of one message, as Qwen Code counts characters: the texts and outputs, and the JSON of calls with their
+/// The units of one message by characters: the texts and outputs, and the JSON of calls with their
 /// ids.
 pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     let of = |part: &Shown<'_>| match part {
         Shown::Text(text) | Shown::Reasoning(text) => text_units(counting, text),
         Shown::Call { call, input_json } => {
-            // Every call has an id in Qwen Code, which makes one up if a provider gives none.
+            // Every call has an id, made up if a provider gave none.
             let id = r#""id":,"#.len() as i64 + string(&call.call_id);
             call_json(&call.tool, input_json).saturating_add(id)
         }

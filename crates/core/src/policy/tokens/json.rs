@@ -1,4 +1,4 @@
-//! The compact JSON of the messages as one array, as OpenCode measures a range.
+//! The compact JSON of the messages as one array.
 //!
 //! A message is `{"role":R,"content":[…]}`, with parts `{"type":"text","text":T}`, `{"type":"reasoning","text":T}`,
 //! `{"type":"tool-call","toolCallId":C,"toolName":N,"input":J}` and

@@ -1,4 +1,4 @@
-//! Counts the texts of each message as pi does: texts, reasoning, a call's tool name and input, a result's output.
+//! Counts the texts of each message: texts, reasoning, a call's tool name and input, a result's output.
 //!
 //! Blocks of other kinds count nothing, and neither does the wrapper that a view puts around a summary, unless whole parts
 //! are counted.

@@ -222,8 +222,7 @@ impl Writer<'_> {
 }
 
 fn media_kind(media: &Media) -> String {
-    let kind =
-        if matches!(media.source, longhand_model::part::MediaSource::Uri(_)) { "addresses of " } else { "" };
+    let kind = if matches!(media.source, longhand_model::part::MediaSource::Uri(_)) { "addresses of " } else { "" };
     format!("{kind}media of type {}", media.mime_type)
 }
 

@@ -326,10 +326,7 @@ fn what_a_format_cannot_carry_is_named() {
     session.messages.push(message(
         8,
         Role::User,
-        vec![PartBody::Media(longhand_model::part::Media {
-            mime_type: "audio/wav".into(),
-            ..Default::default()
-        })],
+        vec![PartBody::Media(longhand_model::part::Media { mime_type: "audio/wav".into(), ..Default::default() })],
     ));
     for (format, lacks) in [(Format::Pi, 3), (Format::ClaudeCode, 4)] {
         let (_, report) = written(&session, format);

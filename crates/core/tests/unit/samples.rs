@@ -1,18 +1,16 @@
 //! Policies for tests: those of the presets. The strategies that only one agent has are in another crate; here each has a
 //! stand-in that keeps its parameters and does nothing.
 
-use super::preset::{Error, Preset, parse};
-use super::strategy::{
-    CountStrategy, ExcerptStrategy, OmissionBound, OmissionStrategy, Parameters, Reader, Strategies,
-};
-use super::tokens::text_units;
-use super::tokens::units::Shown;
-use super::{Counting, LengthUnit, Policy};
 use crate::model::ids::PartId;
 use crate::model::message::Role;
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use crate::policy::preset::{Error, Preset, parse};
+use crate::policy::strategy::{CountStrategy, ExcerptStrategy, OmissionBound, OmissionStrategy, Parameters};
+use crate::policy::tokens::text_units;
+use crate::policy::tokens::units::Shown;
+use crate::policy::{Counting, LengthUnit, Policy, Reader, Strategies};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;

@@ -21,7 +21,7 @@ use crate::model::part::{Media, MediaSource, NewPart, PartBody};
 use regex::Regex;
 
 #[expect(dead_code, reason = "tests of daemons use the rest")]
-#[path = "../../../tests/it/postgres.rs"]
+#[path = "../../../../tests/it/postgres.rs"]
 mod server;
 
 /// Words that only SQLite accepts, with the reason why a statement has them. A statement of the ledger with another such
