@@ -1,7 +1,6 @@
 //! The examples of `docs/policies.md`. Its options are in a page that is made of the types.
 
 use crate::tidy::root;
-use longhand::policy::Policy;
 use longhand::policy::validate::validate;
 use longhand::presets;
 use regex::Regex;

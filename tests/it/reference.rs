@@ -154,7 +154,6 @@ fn reasons_of_protocol() -> BTreeMap<String, [String; 3]> {
 #[test]
 fn errors() {
     let table = reasons_of_protocol();
-    let documented = rust::variants("Reason", "SessionNotFound");
     let mut text = String::from(
         "Every error has a reason, in `google.rpc.ErrorInfo` with the domain `longhand`. A reason never changes its \
          meaning; new ones may appear. *Outcome* says what became of a call that writes: nothing was written; it is \
@@ -163,9 +162,8 @@ fn errors() {
     );
     for reason in Reason::ALL {
         let name = reason.as_str();
-        let meaning = documented.get(&format!("{reason:?}")).unwrap_or_else(|| panic!("{reason:?} has no comment"));
         let [code, outcome, metadata] = table.get(name).unwrap_or_else(|| panic!("the protocol lacks {name}"));
-        let _ = writeln!(text, "| `{name}` | {} | `{code}` | {outcome} | {} |", sentence(meaning), line(metadata));
+        let _ = writeln!(text, "| `{name}` | {} | `{code}` | {outcome} | {} |", sentence(reason.meaning()), line(metadata));
     }
     assert_page("errors", "Errors", "the reasons in the code, and their table in the protocol", &text);
 }

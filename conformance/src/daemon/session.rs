@@ -8,6 +8,7 @@ use super::wire::{id, kind, part, role, unknown, view_message};
 use super::{Daemon, Prompt};
 use crate::harness::PeerFailure;
 use crate::session::{Material, SummaryMade, without_margins};
+use longhand::grpc;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, Level};
 use longhand::model::ids::{CompactionId, PartId};
@@ -148,7 +149,7 @@ impl<'a> InDaemon<'a> {
         new.finish = Some(finish.with_view(is_named.then(|| self.view_token.clone())));
         let request = pb::AppendMessagesRequest {
             session_id: self.id.clone(),
-            messages: vec![new.clone().into()],
+            messages: vec![grpc::wire::new_message(new.clone())],
             ..pb::AppendMessagesRequest::default()
         };
         let daemon = self.daemon;

@@ -88,6 +88,13 @@ macro_rules! reasons {
                 }
             }
 
+            /// What the reason means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$reason => concat!($($doc),+).trim_ascii(),)+
+                }
+            }
+
             /// The code of all errors with this reason.
             pub fn code(self) -> Code {
                 match self {

@@ -2,7 +2,6 @@
 
 use crate::tidy::sources;
 use regex::Regex;
-use std::collections::BTreeMap;
 use syn::{Attribute, Expr, Item, Lit, Meta};
 
 /// The doc comment of an item in one line, without links of rustdoc.
@@ -18,21 +17,6 @@ pub(super) fn documented(attributes: &[Attribute]) -> String {
         }
     }
     link.replace_all(&lines.join(" "), "$1").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The comments of an enum's variants: of the one public enum in the crates that has this name and this variant.
-pub(super) fn variants(name: &str, variant: &str) -> BTreeMap<String, String> {
-    let declared = format!("pub enum {name} {{");
-    for source in sources("crates").into_values().filter(|source| source.contains(&declared)) {
-        for item in syn::parse_file(&source).expect("Rust").items {
-            let Item::Enum(item) = item else { continue };
-            if item.ident == name && item.variants.iter().any(|one| one.ident == variant) {
-                let comment = |one: &syn::Variant| (one.ident.to_string(), documented(&one.attrs));
-                return item.variants.iter().map(comment).collect();
-            }
-        }
-    }
-    panic!("no public enum {name} with {variant}");
 }
 
 /// Name, value and comment of each public constant of a source.

@@ -152,7 +152,9 @@ fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
         (Step::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
-        (Step::Omit(Omission::Named(strategy)), body) => strategy.applies_to(body),
+        (Step::Omit(Omission::Named(named)), body) => {
+            named.omission().is_some_and(|strategy| strategy.applies_to(body))
+        }
         (Step::Omit(_) | Step::Summarize(_), _) => false,
     };
     let parts = &source.message.parts;

@@ -6,7 +6,7 @@
 mod last;
 pub mod text;
 
-use super::strategy::OmissionBound;
+use super::strategy::{OmissionBound, OmissionStrategy};
 use super::{Omission, Policy, overflow};
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
@@ -19,7 +19,9 @@ use crate::model::view::SourceMessage;
 pub fn removals(omission: &Omission, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     match omission {
         Omission::Last(rule) => last::removals(rule, messages),
-        Omission::Named(strategy) => strategy.removals(policy, window, messages),
+        Omission::Named(named) => {
+            named.omission().map_or_else(Removals::default, |strategy| strategy.removals(policy, window, messages))
+        }
     }
 }
 
@@ -28,7 +30,7 @@ impl Omission {
     pub(super) fn bound(&self) -> OmissionBound {
         match self {
             Self::Last(rule) => OmissionBound::Messages(rule.messages),
-            Self::Named(strategy) => strategy.bound(),
+            Self::Named(named) => named.omission().map_or(OmissionBound::Parts, OmissionStrategy::bound),
         }
     }
 

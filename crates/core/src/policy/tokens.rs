@@ -21,6 +21,7 @@ pub use counter::Counter;
 pub use counts::{basis, count};
 pub use units::{length, length_per_token, text_units, tokenize};
 
+use super::strategy::CountStrategy;
 use super::{CountPer, Counting, LengthUnit, Policy, TextUnits};
 use crate::model::message::Role;
 use crate::model::part::{MEDIA_GROWTH_BYTES, PART_GROWTH_BYTES, Part, PartBody};
@@ -45,7 +46,7 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
         TextUnits::Length | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => 1,
     };
     let around = match per {
-        CountPer::Named(strategy) => strategy.message_units(),
+        CountPer::Named(named) => named.count().map_or(0, CountStrategy::message_units),
         CountPer::Parts { part_units } => i64::from(*part_units),
         CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters => 0,
     };

@@ -135,7 +135,11 @@ fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
 fn check_omission(check: &mut Check, omission: &Omission, path: &str) {
     match omission {
         Omission::Last(rule) => check.that(rule.messages >= 1, &format!("{path}.last.messages"), "must be at least 1"),
-        Omission::Named(strategy) => strategy.check(check, path),
+        Omission::Named(named) => {
+            if let Some(strategy) = named.omission() {
+                strategy.check(check, path);
+            }
+        }
     }
 }
 

@@ -7,12 +7,10 @@ use crate::model::truncation::{Removals, Truncation};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::preset::{Error, Preset, parse};
-use crate::policy::strategy::{
-    CountStrategy, ExcerptStrategy, OmissionBound, OmissionStrategy, Parameters, Reader, Strategies,
-};
+use crate::policy::strategy::{CountStrategy, ExcerptStrategy, OmissionBound, OmissionStrategy, Parameters};
 use crate::policy::tokens::text_units;
 use crate::policy::tokens::units::Shown;
-use crate::policy::{Counting, LengthUnit, Policy};
+use crate::policy::{Counting, LengthUnit, Policy, Reader, Strategies};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;

@@ -2,6 +2,7 @@
 
 use crate::policy::validate::validate;
 use crate::policy::{LevelPolicy, Limit, Notice, Policy, Step, Summarize, Threshold};
+use crate::presets::suna::parameters::Strip;
 use crate::presets::{Preset, all, find, parse, policy, text};
 use regex::Regex;
 use serde_json::Value;
@@ -178,4 +179,33 @@ fn no_general_file_names_an_agent() {
         |file: &str, line: &str| ELSEWHERE.iter().any(|(of, words)| file.ends_with(of) && line.contains(words));
     lines.retain(|(file, line)| names.is_match(line) && !is_elsewhere(file, line));
     assert_eq!(lines, []);
+}
+
+#[test]
+fn a_strategy_is_read_by_its_name_or_refused() {
+    let omit = |omission: &str| {
+        let patch = format!(r#"{{"auto": {{"steps": {{"0": {{"omit": {omission}}}}}}}}}"#);
+        policy("pi@1.5").with_overrides(&patch)
+    };
+    let changed = omit(r#"{"strip": {"object": "a", "field": "b"}}"#).expect("a policy").auto.expect("a level");
+    let strip = Strip { object: "a".to_owned(), field: "b".to_owned() };
+    assert_eq!(changed.steps, [Step::Omit(strip.clone().into())]);
+    assert!(matches!(&changed.steps[..], [Step::Omit(omission)] if omission.of() == Some(&strip)));
+    assert_eq!(serde_json::to_value(&changed.steps[0]).expect("JSON")["omit"]["strip"]["field"], "b");
+    for text in [r#""suffix""#, r#"{"last": {"messages": 4}}"#] {
+        let level = omit(text).expect("a policy").auto.expect("a level");
+        let written = serde_json::to_value(&level.steps[0]).expect("JSON");
+        assert_eq!(written["omit"], serde_json::from_str::<Value>(text).expect("JSON"));
+    }
+    for (text, required) in [
+        (r#""suffx""#, "expected `last`, `output_budget`"),
+        (r#"{"strip": {"object": "a", "feld": "b"}}"#, "unknown field `feld`"),
+        (r#"{"strip": {"object": "a", "field": ""}}"#, "must name a field"),
+        (r#"{"suffix": {}}"#, "invalid type: map"),
+        (r#"{"strip": {"object": "a", "field": "b"}, "suffix": null}"#, "expected"),
+        ("7", "expected"),
+    ] {
+        let error = omit(text).expect_err(text).to_string();
+        assert!(error.contains(required), "{text}: {error}");
+    }
 }

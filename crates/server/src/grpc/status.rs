@@ -128,7 +128,7 @@ mod tests {
     fn every_reason_is_a_proper_name_with_its_code() {
         let form = regex::Regex::new("^[A-Z][A-Z0-9_]+[A-Z0-9]$").expect("a pattern");
         let mut seen = HashSet::new();
-        for &reason in Reason::ALL {
+        for reason in Reason::ALL {
             let name = reason.as_str();
             assert!(form.is_match(name) && name.len() <= 63, "{name}");
             assert!(seen.insert(name), "{name} is there twice");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn codes_follow_the_names() {
-        for &reason in Reason::ALL {
+        for reason in Reason::ALL {
             let name = reason.as_str();
             let expected = match name.rsplit('_').next().expect("a word") {
                 "FOUND" => Code::NotFound,

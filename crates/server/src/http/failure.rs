@@ -195,7 +195,7 @@ mod tests {
             let status = http_status(code, "");
             assert!(status.is_client_error() || status.is_server_error(), "{code}");
         }
-        for &reason in Reason::ALL {
+        for reason in Reason::ALL {
             let failure = Failure::from(Error::new(reason, "why"));
             let internal = matches!(reason, Reason::Internal | Reason::AnswerLost | Reason::RowCorrupt)
                 || reason == Reason::BackupDamaged;

@@ -1,7 +1,7 @@
 //! Parameters of token counts.
 
+use super::named::{Named, can_be_named};
 use crate::policy::bpe::{Encoding, Vocabulary};
-use crate::policy::strategy::{CountStrategy, Named};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -133,8 +133,10 @@ pub enum CountPer {
     Characters,
     /// A count of a single agent, rounded once for a range.
     #[serde(skip)]
-    Named(Named<dyn CountStrategy>),
+    Named(Named),
 }
+
+can_be_named!(CountPer, counts);
 
 /// The size of media, in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 //! the crate that supplies it (see [`strategy`](super::strategy)).
 
 mod counting;
+mod named;
 mod omission;
 mod prune;
 mod section;
@@ -14,6 +15,7 @@ mod truncate;
 mod view;
 
 pub use counting::{Attached, CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
+pub use named::{Named, Reader, Strategies};
 pub use omission::{LastMessages, Omission};
 pub(in crate::policy) use prune::PLACEHOLDER;
 pub use prune::{

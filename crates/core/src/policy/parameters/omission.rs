@@ -1,6 +1,6 @@
 //! Parameters of omissions.
 
-use crate::policy::strategy::{Named, OmissionStrategy};
+use super::named::{Named, can_be_named};
 use serde::{Deserialize, Serialize};
 
 /// A strategy for truncation and omission.
@@ -11,8 +11,10 @@ pub enum Omission {
     Last(LastMessages),
     /// A strategy of a single agent.
     #[serde(skip)]
-    Named(Named<dyn OmissionStrategy>),
+    Named(Named),
 }
+
+can_be_named!(Omission, omissions);
 
 /// A number of newest messages, for tails and omissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Parameters of prunes.
 
-use crate::policy::strategy::{ExcerptStrategy, Named};
+use super::named::{Named, can_be_named};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a prune of old outputs, reasoning or media: a walk from the newest part to the oldest.
@@ -208,8 +208,10 @@ pub enum Replacement {
     Placeholder(Placeholder),
     /// An excerpt of the output by the rules of a single agent.
     #[serde(skip)]
-    Named(Named<dyn ExcerptStrategy>),
+    Named(Named),
 }
+
+can_be_named!(Replacement, excerpts);
 
 impl Replacement {
     /// A placeholder without hints.

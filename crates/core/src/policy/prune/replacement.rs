@@ -58,9 +58,12 @@ fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &Found<'_>)
             Truncation::placeholder(lines.collect::<Vec<_>>().join("\n"))
         }
         (Replacement::Placeholder(placeholder), _, _) => Truncation::placeholder(placeholder.about(unit, now, found)),
-        (Replacement::Named(excerpt), PartBody::ToolResult(result), _) => {
+        (Replacement::Named(named), PartBody::ToolResult(result), _) => {
             let tool = found.call.map_or("", |call| &call.call.tool);
-            excerpt.truncation(unit, tool, found.part.id, &result.output)
+            let excerpt = named.excerpt();
+            excerpt.map_or_else(Truncation::default, |excerpt| {
+                excerpt.truncation(unit, tool, found.part.id, &result.output)
+            })
         }
         (Replacement::Named(_), _, _) => Truncation::default(),
     }

@@ -19,7 +19,7 @@ pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[Shown<'
         CountPer::JsonRange => json::units(counting, role, parts),
         CountPer::Contents => contents::units(counting, parts),
         CountPer::Characters => contents::characters(counting, parts),
-        CountPer::Named(strategy) => strategy.units(counting, role, parts),
+        CountPer::Named(named) => named.count().map_or(0, |strategy| strategy.units(counting, role, parts)),
     }
 }
 
@@ -78,7 +78,7 @@ pub(in crate::policy) fn bounds(policy: &Policy, source: &SourceMessage) -> (i64
     let is_known = source.counts.is_some() && source.pruned.is_empty();
     let parts = if is_known || !is_encoded(counting) { Vec::new() } else { shown_parts(policy, source) };
     let by = |contribution: fn(&str) -> i64| match &counting.per {
-        CountPer::Named(strategy) => strategy.units_by(counting, role, &parts, &contribution),
+        CountPer::Named(named) => named.count()?.units_by(counting, role, &parts, &contribution),
         CountPer::Message => Some(words::units_by(counting, &parts, contribution)),
         CountPer::Parts { .. } | CountPer::JsonRange | CountPer::Contents | CountPer::Characters => None,
     };

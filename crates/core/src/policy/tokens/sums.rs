@@ -1,5 +1,6 @@
 //! Sums of the sizes of messages, and their conversion to tokens.
 
+use crate::policy::strategy::CountStrategy;
 use crate::policy::{CountPer, Counting, Rounding};
 
 /// The contribution of a message of this size to the sum of a list: tokens or units, depending on the place of the
@@ -21,7 +22,9 @@ pub(in crate::policy) fn list_tokens(counting: &Counting, sum: i64) -> i64 {
         CountPer::JsonRange if sum > 0 => tokens_of(counting, sum.saturating_add(1)),
         CountPer::JsonRange => 0,
         CountPer::Parts { .. } | CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
-        CountPer::Named(strategy) if sum > 0 => tokens_of(counting, sum.saturating_add(strategy.list_units())),
+        CountPer::Named(named) if sum > 0 => {
+            tokens_of(counting, sum.saturating_add(named.count().map_or(0, CountStrategy::list_units)))
+        }
         CountPer::Named(_) => 0,
     }
 }
