@@ -255,12 +255,12 @@ pub fn end(conn: &Connection) -> Result<()> {
     }
 }
 
-/// Copies a whole store into a new file, in one snapshot, until `is_ended` is true. The connection may be the only one to
-/// files, which have another form of the same then: `vacuum into` reads one snapshot and writes a database without free pages.
+/// Copies a whole store into a new file, in one snapshot, until `is_ended` is true. SQLite has a statement for it, which leaves
+/// free pages out.
 pub fn into_file(from: Connection, path: &Path, is_ended: impl Fn() -> bool + Send + 'static) -> Result<()> {
     if let Connection::Sqlite(_) = &from {
         from.interrupt_when(is_ended)?;
-        query(VACUUM_INTO).bind(&path.to_string_lossy().into_owned()).run(&from)?;
+        query(VACUUM_INTO).bind(path.to_string_lossy().into_owned()).run(&from)?;
         return from.close();
     }
     let made = connect::connect_copy(path)?;

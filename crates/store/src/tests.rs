@@ -338,10 +338,10 @@ async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
     tokio::spawn(writer);
     let create = async || store.sessions().create(Checked::own(new_session()), Requester::default()).await;
     let (one, other) = (create().await.expect("a session").0, create().await.expect("a session").0);
-    let label = |key: SessionKey, ends: Option<SessionKey>| {
+    let restore = |key: SessionKey, ends: Option<SessionKey>| {
         move |tx: &mut tx::Tx<'_>| {
             tx.head(key.0)?;
-            let body = EventBody::LabelAdded { label: "tried".to_owned() };
+            let body = EventBody::SessionRestored;
             tx.event(key.0, &Requester::default(), &body, &chain::Digest::default())?;
             match ends {
                 Some(ends) => tx.end_mutation(ends.0, &Requester::default(), head::Receipt::default()).map(drop),
@@ -360,8 +360,12 @@ async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
     });
     let rest = async {
         let go = async { drop(go) };
-        let all =
-            tokio::join!(write(label(one, None)), write(label(one, Some(one))), write(label(one, Some(other))), go);
+        let all = tokio::join!(
+            write(restore(one, None)),
+            write(restore(one, Some(one))),
+            write(restore(one, Some(other))),
+            go
+        );
         assert!(is_bug(all.0), "refused behind its event");
         all.1.expect("a mutation of its own");
         assert!(is_bug(all.2), "an event of another session");
