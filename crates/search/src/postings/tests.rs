@@ -483,11 +483,11 @@ fn joined_segments_have_what_one_commit_has() {
     let blocks = |index: &Postings| TenantWords::new(&index.file, 1).expect("segments").pages(&word("everywhere"));
     assert!(blocks(&whole).expect("counted") > 0, "a list of several blocks");
     for tenant in ["", "b"] {
-        for phrase in ["everywhere", "w0", "w1", "w17", "w500", "w9000"] {
+        for phrase in ["everywhere", "w0", "w1", "w17", "absent"] {
             let all = Wanted { limit: 3_000, ..wanted(tenant, vec![word(phrase)]) };
             let [one, other] = [&joined, &whole].map(|index| search(index, &all, i64::MAX).expect("a search"));
             assert_eq!(one, other, "{tenant} {phrase}");
-            assert_eq!(one.entries.is_empty(), phrase == "w9000" && one.statistics.having == [0], "{phrase}");
+            assert_eq!(one.entries.is_empty(), phrase == "absent", "{phrase}");
             assert_eq!(one.statistics.parts, 1_500);
         }
     }
