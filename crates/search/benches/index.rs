@@ -42,6 +42,7 @@ const REPEATS: i64 = 10;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let only_index = std::env::var_os("ONLY_INDEX").is_some();
     let number = arguments.iter().find_map(|argument| argument.parse().ok());
     let file = arguments.iter().find(|argument| argument.parse::<usize>().is_err());
     let texts: Vec<String> = match file {
@@ -54,8 +55,10 @@ fn main() {
     let bytes: usize = texts.iter().map(String::len).sum();
     println!("{} messages of {} bytes", texts.len(), bytes / texts.len().max(1));
     for commit in COMMITS {
-        let folder = tempfile::tempdir().expect("a folder");
-        report("FTS5 alone", commit, &texts, bytes, folder.path(), || fts5(folder.path(), &texts, commit));
+        if !only_index {
+            let folder = tempfile::tempdir().expect("a folder");
+            report("FTS5 alone", commit, &texts, bytes, folder.path(), || fts5(folder.path(), &texts, commit));
+        }
         let folder = tempfile::tempdir().expect("a folder");
         report("the index", commit, &texts, bytes, folder.path(), || drop(fill(folder.path(), &texts, commit)));
         used(folder.path(), &texts);
@@ -75,7 +78,18 @@ fn report(what: &str, commit: usize, texts: &[String], bytes: usize, folder: &Pa
     let files = std::fs::read_dir(folder).expect("a folder");
     let on_disk: u64 = files.map(|file| file.expect("a file").metadata().expect("a length").len()).sum();
     let share = on_disk as f64 / bytes as f64;
-    println!("{what}, commits of {commit}: {micros:.1} µs a message, {share:.2} bytes for a byte");
+    let log: u64 = on_disk_log(folder);
+    println!(
+        "{what}, commits of {commit}: {micros:.1} µs a message, {share:.2} bytes for a byte, {:.2} without the log",
+        (on_disk - log) as f64 / bytes as f64
+    );
+}
+
+/// Bytes of the log of a folder's database.
+fn on_disk_log(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file"));
+    let logs = files.filter(|file| file.path().extension().is_some_and(|end| end.to_string_lossy().ends_with("-wal")));
+    logs.map(|file| file.metadata().expect("a length").len()).sum()
 }
 
 fn part(number: usize, text: &str) -> Part {

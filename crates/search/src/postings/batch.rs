@@ -16,18 +16,31 @@ use std::sync::Arc;
 /// Words that are known from one commit to the next, of which most of a text consists.
 const WORDS_KEPT: usize = 16_384;
 
-/// The number of a word's stem before it is looked for.
+/// The number of what is not looked for yet.
 const UNKNOWN: u32 = u32::MAX;
-/// The same of a word that is its own.
+/// The number of the stem of a word that is its own.
 const NONE: u32 = u32::MAX - 1;
 
 /// Words with a number each, and the number of their stems: to make one takes longer than all else.
 #[derive(Default)]
 struct Vocabulary {
     numbers: HashMap<Box<[u8]>, u32, RandomState>,
-    /// Of each number: the word, and that of its stem.
-    words: Vec<(Box<[u8]>, u32)>,
+    words: Vec<Word>,
 }
+
+/// A word of the vocabulary.
+struct Word {
+    word: Box<[u8]>,
+    /// The number of its stem.
+    stem: u32,
+    /// Of which turn the slots are.
+    turn: u64,
+    /// Where its list is in the batch, by column.
+    slots: [u32; COLUMNS],
+}
+
+/// Columns of lists.
+const COLUMNS: usize = 5;
 
 impl Vocabulary {
     fn number(&mut self, word: &[u8]) -> u32 {
@@ -36,17 +49,17 @@ impl Vocabulary {
         }
         let number = u32::try_from(self.words.len()).unwrap_or(NONE);
         self.numbers.insert(word.into(), number);
-        self.words.push((word.into(), UNKNOWN));
+        self.words.push(Word { word: word.into(), stem: UNKNOWN, turn: 0, slots: [UNKNOWN; COLUMNS] });
         number
     }
 
     fn stem(&mut self, number: u32) -> Option<u32> {
-        let (word, known) = &self.words[number as usize];
-        let mut found = *known;
+        let known = &self.words[number as usize];
+        let mut found = known.stem;
         if found == UNKNOWN {
-            let stem = std::str::from_utf8(word).ok().and_then(stem);
+            let stem = std::str::from_utf8(&known.word).ok().and_then(stem);
             found = stem.map_or(NONE, |stem| self.number(stem.as_bytes()));
-            self.words[number as usize].1 = found;
+            self.words[number as usize].stem = found;
         }
         (found != NONE).then_some(found)
     }
@@ -78,7 +91,10 @@ pub(super) struct Batch {
     pub(super) tenants: Vec<Arc<str>>,
     occurrences: Vec<Occurrence>,
     slots: Vec<Slot>,
+    /// The slots of words whose tenant is not the one of the part before.
     numbers: HashMap<u64, u32, RandomState>,
+    /// Rises with each batch, and with each part of another tenant than the one before it.
+    turn: u64,
 }
 
 impl Batch {
@@ -87,6 +103,7 @@ impl Batch {
         if self.vocabulary.words.len() > WORDS_KEPT {
             self.vocabulary = Vocabulary::default();
         }
+        self.turn += 1;
         self.entries.clear();
         self.tenants.clear();
         self.occurrences.clear();
@@ -102,6 +119,7 @@ impl Batch {
             self.tenants.len() - 1
         });
         let tenant = tenant as u32;
+        self.turn += u64::from(self.entries.last().is_some_and(|before| before.tenant != tenant));
         let (mut whole, mut pieces) = (0, 0);
         if let PartBody::ToolCall(call) = &*part.body {
             self.cut(tenant, &call.tool, Form::Plain, (&mut whole, &mut pieces));
@@ -164,12 +182,20 @@ impl Batch {
     }
 
     fn note_number(&mut self, tenant: u32, column: Column, word: u32, place: u32) {
-        // Fewer tenants than parts, and these are few.
-        let code = u64::from(tenant) << 40 | u64::from(column.letter()) << 32 | u64::from(word);
-        let slot = *self.numbers.entry(code).or_insert_with(|| {
-            self.slots.push(Slot { tenant, column, word, count: 0 });
-            self.slots.len() as u32 - 1
-        });
+        let known = &mut self.vocabulary.words[word as usize];
+        if known.turn != self.turn {
+            (known.turn, known.slots) = (self.turn, [UNKNOWN; COLUMNS]);
+        }
+        let known = &mut known.slots[column as usize];
+        if *known == UNKNOWN {
+            // Fewer tenants than parts, and these are few.
+            let code = u64::from(tenant) << 40 | u64::from(column.letter()) << 32 | u64::from(word);
+            *known = *self.numbers.entry(code).or_insert_with(|| {
+                self.slots.push(Slot { tenant, column, word, count: 0 });
+                self.slots.len() as u32 - 1
+            });
+        }
+        let slot = *known;
         self.slots[slot as usize].count += 1;
         self.occurrences.push(Occurrence { slot, entry: self.entries.len() as u32, place });
     }
@@ -181,20 +207,20 @@ impl Batch {
         first: i64,
         write: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let word = |slot: &Slot| &*self.vocabulary.words[slot.word as usize].0;
+        let word = |slot: &Slot| &*self.vocabulary.words[slot.word as usize].word;
         // Most words differ in their first bytes.
         let begin = |word: &[u8]| {
-            let mut begin = [0; 8];
-            let length = word.len().min(8);
+            let mut begin = [0; 16];
+            let length = word.len().min(16);
             begin[..length].copy_from_slice(&word[..length]);
-            u64::from_be_bytes(begin)
+            u128::from_be_bytes(begin)
         };
         let keyed = self.slots.iter().enumerate();
         let keyed = keyed.map(|(slot, of)| (tenants[of.tenant as usize], of.column, begin(word(of)), slot));
-        let mut order: Vec<(u32, Column, u64, usize)> = keyed.collect();
+        let mut order: Vec<(u32, Column, u128, usize)> = keyed.collect();
         order.sort_unstable_by(|one, other| {
-            let slots = [one, other].map(|(.., slot)| word(&self.slots[*slot]));
-            (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2)).then_with(|| slots[0].cmp(slots[1]))
+            let by_begin = (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2));
+            by_begin.then_with(|| word(&self.slots[one.3]).cmp(word(&self.slots[other.3])))
         });
         // The occurrences by their lists: each is in the order of the entries already.
         let (mut starts, mut next) = (vec![0; self.slots.len()], 0);

@@ -20,24 +20,30 @@ const ROOM_MIN: usize = BLOCK_BYTES / 32;
 /// Behind a word in keys: no word has it, and every other sign is larger.
 const END: u8 = 0;
 
-/// What a list is about. The letters are in keys, which are sorted by them.
+/// What a list is about, in the order of their letters in keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Column {
     /// All entries of the tenant: the word is empty.
-    All = b'a' as isize,
+    All,
     /// The pieces of names.
-    Piece = b'p' as isize,
+    Piece,
     /// Stems of words and pieces.
-    Stem = b's' as isize,
+    Stem,
     /// Whole words.
-    Whole = b'w' as isize,
+    Whole,
     /// What a search is restricted by.
-    Scope = b'x' as isize,
+    Scope,
 }
 
 impl Column {
     pub(super) fn letter(self) -> u8 {
-        self as u8
+        match self {
+            Self::All => b'a',
+            Self::Piece => b'p',
+            Self::Stem => b's',
+            Self::Whole => b'w',
+            Self::Scope => b'x',
+        }
     }
 }
 
@@ -54,7 +60,7 @@ pub(super) fn key(tenant: u32, column: Column, word: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(TENANT_BYTES + 2 + word.len());
     key.extend(tenant.to_be_bytes());
     key.push(column.letter());
-    key.extend(word);
+    key.extend_from_slice(word);
     key
 }
 
@@ -128,6 +134,11 @@ impl<'b> Records<'b> {
         &self.key
     }
 
+    /// True if the block has no other record behind it: the list may go on in the next block.
+    pub(super) fn is_last(&self) -> bool {
+        self.left.is_empty()
+    }
+
     pub(super) fn next(&mut self) -> Result<Option<Record<'b>>> {
         if self.left.is_empty() {
             return Ok(None);
@@ -139,7 +150,7 @@ impl<'b> Records<'b> {
             return Err(damaged("a key goes on with more than there is"));
         }
         self.key.truncate(shared);
-        self.key.extend(other);
+        self.key.extend_from_slice(other);
         self.left = left;
         let remaining = take(&mut self.left)?;
         let length = take_length(&mut self.left)?;
@@ -181,6 +192,11 @@ pub(super) struct Entries<'b> {
 impl<'b> Entries<'b> {
     pub(super) fn new(key: &[u8], first: i64, list: &'b [u8]) -> Self {
         Self { left: list, id: first, has_places: has_places(key) }
+    }
+
+    /// What is left.
+    pub(super) fn left(&self) -> &'b [u8] {
+        self.left
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Listed<'b>>> {
@@ -239,7 +255,14 @@ impl List {
     /// Adds an entry of another list.
     pub(super) fn push_listed(&mut self, listed: &Listed<'_>) {
         self.push(listed.id, listed.often);
-        self.bytes.extend(listed.places);
+        self.bytes.extend_from_slice(listed.places);
+    }
+
+    /// Adds all entries of another list, of which the others are as they are in it. Nothing is added behind them.
+    pub(super) fn push_all(&mut self, first: &Listed<'_>, others: &[u8], count: u64) {
+        self.push_listed(first);
+        self.bytes.extend_from_slice(others);
+        self.count = count;
     }
 }
 
@@ -297,12 +320,12 @@ impl<W: FnMut(&[u8], &[u8]) -> Result<()>> Blocks<W> {
         let shared = key.iter().zip(&self.key).take_while(|(one, other)| one == other).count();
         put(&mut self.block, shared as u64);
         put(&mut self.block, (key.len() - shared) as u64);
-        self.block.extend(&key[shared..]);
+        self.block.extend_from_slice(&key[shared..]);
         put(&mut self.block, remaining);
         put(&mut self.block, list.len() as u64);
-        self.block.extend(list);
+        self.block.extend_from_slice(list);
         self.key.clear();
-        self.key.extend(key);
+        self.key.extend_from_slice(key);
         if self.block.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }
     }
 

@@ -268,11 +268,23 @@ fn rewrite(conn: &Connection, segments: &[Segment], level: i64, removed: &[i64])
             sources.push(Source::begin(segment.first, blocks)?);
         }
         let mut out = Blocks::new(oldest.first, write);
-        let mut list = List::default();
-        while let Some(key) = sources.iter().filter_map(Source::key).min().map(<[u8]>::to_vec) {
+        let (mut list, mut key) = (List::default(), Vec::new());
+        // By their next keys, of equals the oldest first.
+        let mut order: Vec<usize> = Vec::new();
+        for source in (0..sources.len()).rev() {
+            put_in_order(&mut order, &sources, source);
+        }
+        while let Some(first) = order.first().copied() {
+            key.clear();
+            key.extend_from_slice(sources[first].records.key());
+            let having = order.iter().take_while(|source| sources[**source].records.key() == key).count();
             list.begin(oldest.first);
-            for source in sources.iter_mut().filter(|source| source.key() == Some(&key)) {
-                source.take(&mut list, removed)?;
+            let taken: Vec<usize> = order.drain(..having).collect();
+            for source in &taken {
+                sources[*source].take(&key, &mut list, removed, having == 1)?;
+            }
+            for source in taken.into_iter().rev() {
+                put_in_order(&mut order, &sources, source);
             }
             if list.count > 0 {
                 out.add(&key, &list)?;
@@ -280,6 +292,15 @@ fn rewrite(conn: &Connection, segments: &[Segment], level: i64, removed: &[i64])
         }
         out.flush()
     })
+}
+
+/// Puts a source among others by its next key, unless it is at its end.
+fn put_in_order(order: &mut Vec<usize>, sources: &[Source<'_>], source: usize) {
+    if sources[source].record.is_some() {
+        let key = sources[source].records.key();
+        let before = |other: &usize| (sources[*other].records.key(), *other) < (key, source);
+        order.insert(order.partition_point(before), source);
+    }
 }
 
 /// A segment whose records are put into another one.
@@ -297,16 +318,17 @@ impl<'b> Source<'b> {
         Ok(begun)
     }
 
-    /// The key of its next record.
-    fn key(&self) -> Option<&[u8]> {
-        self.record.map(|_| self.records.key())
-    }
-
-    /// Adds all that it has of its next key to a list, and goes on behind it.
-    fn take(&mut self, list: &mut List, removed: &[i64]) -> Result<()> {
-        let key = self.records.key().to_vec();
+    /// Adds all that it has of its next key, which is this one, to a list, and goes on behind it. What it has alone is
+    /// moved as it is.
+    fn take(&mut self, key: &[u8], list: &mut List, removed: &[i64], is_alone: bool) -> Result<()> {
         while let Some(record) = self.record.filter(|_| self.records.key() == key) {
-            let mut entries = Entries::new(&key, self.first, record.list);
+            let mut entries = Entries::new(key, self.first, record.list);
+            if is_alone && removed.is_empty() && !self.records.is_last() {
+                if let Some(first) = entries.next()? {
+                    list.push_all(&first, entries.left(), record.remaining);
+                }
+                return self.advance();
+            }
             while let Some(listed) = entries.next()? {
                 if removed.binary_search(&listed.id).is_err() {
                     list.push_listed(&listed);

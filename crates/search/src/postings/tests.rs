@@ -463,3 +463,32 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
     let restricted = Wanted { ranges: vec![of_session], ..alone };
     assert_eq!(newest(&index, &restricted), (vec![1], false));
 }
+
+#[test]
+fn joined_segments_have_what_one_commit_has() {
+    let fill_by = |commit: usize| {
+        let mut index = index();
+        // Two tenants in turn, so that each commit has both.
+        let all: Vec<(Part, String)> = (0..3_000)
+            .map(|at| (entry(if at % 2 == 0 { "" } else { "b" }, 1, at), format!("everywhere {}", common(at))))
+            .collect();
+        for (seq, entries) in (1..).zip(all.chunks(commit)) {
+            fill(&mut index, seq, entries.iter().map(|(part, text)| (part.clone(), text.as_str())).collect());
+        }
+        index
+    };
+    let (joined, whole) = (fill_by(30), fill_by(3_000));
+    let segments = |index: &Postings| file::segments(&index.file).expect("read").len();
+    assert!(segments(&joined) < 20 && segments(&whole) == 1);
+    let blocks = |index: &Postings| TenantWords::new(&index.file, 1).expect("segments").pages(&word("everywhere"));
+    assert!(blocks(&whole).expect("counted") > 0, "a list of several blocks");
+    for tenant in ["", "b"] {
+        for phrase in ["everywhere", "w0", "w1", "w17", "absent"] {
+            let all = Wanted { limit: 3_000, ..wanted(tenant, vec![word(phrase)]) };
+            let [one, other] = [&joined, &whole].map(|index| search(index, &all, i64::MAX).expect("a search"));
+            assert_eq!(one, other, "{tenant} {phrase}");
+            assert_eq!(one.entries.is_empty(), phrase == "absent", "{phrase}");
+            assert_eq!(one.statistics.parts, 1_500);
+        }
+    }
+}

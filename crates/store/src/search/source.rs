@@ -13,6 +13,7 @@ use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use longhand_search::{EntryKind, Erased, Forgotten, Part};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -121,10 +122,10 @@ impl ReadMessages {
         if !self.read.contains_key(&id) {
             self.read_ahead(reader, changes)?;
         }
-        if !self.read.contains_key(&id) {
-            self.read.insert(id, read_message(reader, id)?);
-        }
-        let found = self.read.get(&id).cloned().flatten();
+        let found = match self.read.entry(id) {
+            Entry::Occupied(found) => found.get().clone(),
+            Entry::Vacant(vacant) => vacant.insert(read_message(reader, id)?).clone(),
+        };
         if self.asked.insert(id) {
             self.bytes += found.as_deref().map_or(0, messages::message_bytes);
         }
