@@ -14,7 +14,7 @@ pub const GROUPS: [(&str, &[&str]); 8] = [
     ),
     ("Working together", &["watch", "events", "replay", "who", "run", "prompt", "approve"]),
     ("Policies", &["presets", "simulate", "evaluate"]),
-    ("The store", &["status", "audit", "backup", "restore", "doctor", "migrate", "cluster", "move"]),
+    ("The store", &["status", "audit", "backup", "restore", "erasures", "doctor", "migrate", "cluster", "move"]),
     ("Secrets, retention and access", &["secrets", "retain", "token"]),
 ];
 

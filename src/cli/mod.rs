@@ -18,6 +18,7 @@ mod detail;
 mod diff;
 mod doctor;
 mod erase;
+mod erasures;
 mod evaluate;
 mod event_text;
 mod events;
@@ -161,6 +162,8 @@ enum Command {
     Console(console::Arguments),
     /// Erase a part, a message or a session for good
     Erase(erase::Arguments),
+    /// Print what was erased, and erase it in a restored backup or an imported archive too
+    Erasures(erasures::Arguments),
     /// Erase the sessions that the rules of retention name
     Retain(retain::Arguments),
     /// Find secrets in files, without a daemon, or in what is stored; exit code 3 for findings
@@ -269,6 +272,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
         Command::Console(arguments) => console::run(globals, arguments).await,
         Command::Erase(arguments) => erase::run(globals, arguments).await,
+        Command::Erasures(arguments) => erasures::run(globals, arguments).await,
         Command::Retain(arguments) => retain::run(globals, arguments).await,
         Command::Secrets(arguments) => secrets::run(globals, arguments).await,
         Command::Token(arguments) => token::run(globals, arguments).await,

@@ -284,3 +284,61 @@ async fn rows_of_foreign_sessions_are_found_in_a_copy() {
     let error = refused(&damaged, &folder.path().join("backup.db")).await;
     assert!(error.message.contains("rows refer to rows that are not there"), "{error}");
 }
+
+#[test]
+fn erasures_since_a_backup_are_applied_to_the_store_that_is_made_of_it() {
+    let home = private_folder();
+    let daemon = Daemon::start(home.path());
+    let create = || daemon.text(&["create"]).trim().to_owned();
+    let append = |session: &str, words: &str| daemon.text(&["append", session, words]).trim().to_owned();
+    let (session, whole) = (create(), create());
+    let before = append(&session, "zarpfdnr before the backup");
+    append(&session, "kept words");
+    let before_too = append(&session, "zarpfdnr in another message");
+    append(&whole, "zarpfdnr in a session of its own");
+    let backup = home.path().join("backup.db");
+    daemon.text(&["backup", backup.to_str().expect("UTF-8")]);
+    let fork = daemon.text(&["fork", &session]).trim().to_owned();
+    let after = append(&session, "written later");
+    let later = create();
+    append(&later, "another session");
+    let erase = |what: &[&str]| daemon.text(&[&["erase"], what, &["--reason", "a request", "--yes"]].concat());
+    erase(&[&session, &before, "--also", &before_too]);
+    erase(&[&session, &after]);
+    erase(&[&whole]);
+    erase(&[&later]);
+    erase(&[&later]);
+    let exported = daemon.text(&["erasures", "export"]);
+    assert!(exported.contains(&fork) && !exported.contains("zarpfdnr"), "{exported}");
+    let file = home.path().join("erasures");
+    fs::write(&file, &exported).expect("written");
+    let file = file.to_str().expect("UTF-8");
+
+    let other = private_folder();
+    let store = other.path().join("store");
+    daemon.text(&["restore", backup.to_str().expect("UTF-8"), "--data-dir", store.to_str().expect("UTF-8")]);
+    let restored = Daemon::start(other.path());
+    assert!(restored.text(&["show", &session]).contains("zarpfdnr"));
+    assert!(!restored.run(&["erasures", "apply", file]).status.success(), "nobody can be asked");
+    let apply = || restored.json(&["erasures", "apply", file, "--yes"]).remove(0);
+    let applied = apply();
+    let counts = |applied: &serde_json::Value| {
+        ["erasedCount", "existedCount", "missingCount"].map(|name| applied[name].as_i64().expect("a count"))
+    };
+    assert_eq!(counts(&applied), [3, 0, 2], "{applied}");
+    assert_eq!(applied["pendingFiles"].as_array().map_or(0, Vec::len), 0, "{applied}");
+    let shown = restored.text(&["show", &session]);
+    assert!(shown.contains("kept words") && !shown.contains("zarpfdnr"), "{shown}");
+    for file in fs::read_dir(&restored.directory).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let has = file.is_file() && fs::read(&file).expect("a file").windows(8).any(|window| window == b"zarpfdnr");
+        assert!(!has, "{} has it", file.display());
+    }
+    assert_eq!(counts(&apply()), [0, 3, 2], "once is enough");
+    assert!(restored.run(&["audit", "verify"]).status.success());
+    let foreign = home.path().join("foreign");
+    fs::write(&foreign, format!("{}\n", daemon.text(&["events", "--json"]).lines().next().expect("an event")))
+        .expect("written");
+    let refused = restored.run(&["erasures", "apply", foreign.to_str().expect("UTF-8"), "--yes"]);
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("line 1 is no erasure"), "{refused:?}");
+}

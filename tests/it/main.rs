@@ -44,6 +44,7 @@ mod files;
 mod first_minute;
 mod formats;
 mod forks;
+mod gone;
 mod guards;
 mod hooks;
 mod http;
