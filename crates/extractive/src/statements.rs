@@ -78,10 +78,30 @@ pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
             }
             _ => continue,
         };
-        texts.retain(|(_, other)| other.lines().next() != text.lines().next());
-        texts.push((entry.at, text));
+        let title = |text: &str| text.trim_start().lines().next().unwrap_or_default().trim().to_owned();
+        for part in parts(text) {
+            texts.retain(|(_, other)| title(other) != title(part));
+            texts.push((entry.at, part));
+        }
     }
     texts
+}
+
+/// The parts of a text between lines that only separate.
+fn parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let mark = line.trim();
+        if mark.len() >= 3 && mark.bytes().all(|letter| letter == b'=') {
+            parts.push(&text[start..end]);
+            start = end + line.len();
+        }
+        end += line.len();
+    }
+    parts.push(&text[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
 }
 
 /// The texts of a digest, in order, without those of people that clients struck, and with those that they keep.
