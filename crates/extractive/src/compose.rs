@@ -20,14 +20,8 @@ const PIECES_SHARE: usize = 45;
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
-/// Part of the rest in which the newest step stays: a quarter.
-const STEP_PART: usize = 4;
-
-/// Part of the rest in which lines about changed states stay: a third.
-const STATES_PART: usize = 3;
-
-/// Share of the rest that facts may fill before other lines compete with them, in percent.
-const FACTS_SHARE: usize = 60;
+/// Share of the rest in which the newest work and changed states stay, in percent.
+const STATES_SHARE: usize = 40;
 
 /// Characters around each line that count in what it costs.
 const LINE_CHARS: f64 = 24.0;
@@ -75,8 +69,8 @@ pub(super) struct Item {
     pub(super) statement: Option<String>,
     /// True if a client wants it to stay.
     pub(super) kept: bool,
-    /// True if it tells the state of something that had another one before: its words may all be known, but not which of
-    /// them still hold.
+    /// True if it tells the newest work, or the state of something that had another one before: its words may all be known,
+    /// but not which of them still hold.
     pub(super) is_state: bool,
     /// What stands once before all lines that have it, which share one line; empty for none.
     pub(super) head: String,
@@ -224,13 +218,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
     let mut selection = Selection::of(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100, selection.left * PIECES_SHARE / 100);
-    selection.newest_step();
     selection.states();
-    let all = selection.left;
-    selection.left = all * FACTS_SHARE / 100;
-    let before = selection.left;
-    selection.cover(|origin| origin == Origin::Fact);
-    selection.left = all - (before - selection.left);
     selection.cover(|_| true);
     // Lines are measured one by one, and the whole may be shorter or longer.
     let mut text = render(form, &selection.lines());
@@ -388,23 +376,10 @@ impl<'a> Selection<'a> {
         self.left = all - used - (free - self.left);
     }
 
-    /// Takes what was done last, if it fits into its part: the next reader goes on from there, even if it adds few words
-    /// that are new.
-    fn newest_step(&mut self) {
-        let is_step = |at: &usize| {
-            let Item { topic, origin, order, .. } = &self.candidates[*at].item;
-            *topic == Topic::InProgress && *origin == Origin::Fact && *order < Order::STATE
-        };
-        let newest = (0..self.candidates.len()).filter(is_step).max_by_key(|at| self.candidates[*at].item.order);
-        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.left / STEP_PART) {
-            self.take(at);
-        }
-    }
-
-    /// Takes what changed its state, the most important first, as far as it fits into its part.
+    /// Takes the newest work and what changed its state, the most important first, as far as it fits into its part.
     fn states(&mut self) {
         let all = self.left;
-        self.left = all / STATES_PART;
+        self.left = all * STATES_SHARE / 100;
         let before = self.left;
         for at in (0..self.candidates.len()).filter(|at| self.candidates[*at].item.is_state).collect::<Vec<_>>() {
             self.take(at);

@@ -66,6 +66,9 @@ const RECENT_MAX: usize = 12;
 /// Maximum length of the first line of a printed text as a title, in characters.
 const TITLE_CHARS_MAX: usize = 60;
 
+/// Weight of the newest step, above all other states.
+const NEWEST_STEP: f64 = 3.0;
+
 /// Weight of the end of a text before a call, relative to the rest of it.
 const ANNOUNCED: f64 = 0.3;
 
@@ -113,7 +116,7 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
     builder.deletions();
     let is_outcome = |item: &&Item| item.topic != Topic::NextSteps;
     let mut lines: Vec<String> = builder.items.iter().filter(is_outcome).map(|item| item.text.clone()).collect();
-    if let Some(last) = turns.iter().rfind(|turn| turn.typed) {
+    if let Some(last) = turns.iter().rfind(|turn| turn.typed).filter(|turn| !turn.struck) {
         lines.insert(0, format!("Last words of the user: “{}”", inner(&text::clip(&text::one_line(&last.text), 600))));
     }
     lines
@@ -174,6 +177,7 @@ impl<'a> LineBuilder<'a> {
         let typed: Vec<&Turn> = turns.iter().filter(|turn| turn.typed).collect();
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
+        let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
         let mut seen = HashSet::new();
         let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
         let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
@@ -305,7 +309,10 @@ impl<'a> LineBuilder<'a> {
             let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
             if !lines.is_empty() {
                 let line = with_lines(&unlike_facts(&step.words), &lines);
-                self.items.push(Item::new(topic, &line, score, Order::at(step.at)));
+                // The next reader goes on from the newest one.
+                let is_state = rank == 0 && topic == Topic::InProgress;
+                let score = if is_state { NEWEST_STEP } else { score };
+                self.items.push(Item { is_state, ..Item::new(topic, &line, score, Order::at(step.at)) });
             }
         }
     }
@@ -365,20 +372,15 @@ impl<'a> LineBuilder<'a> {
             let line = format!("Ran {times}: {}{failed}{now}{figure}", text::code(&run.command));
             self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
-        // Those that failed are told by the checks.
-        let is_change = |run: &&Run| run.purpose == Purpose::Change && run.passes && run.count < RUNS_MIN;
-        let mut changes: Vec<_> = self.record.runs.all.iter().filter(is_change).collect();
-        let is_handled = |run: &&Run| self.record.runs.handled.iter().any(|one| run.command.contains(&one.subject));
-        changes.retain(|run| !is_handled(run));
-        changes.sort_by_key(|run| Reverse(run.at));
-        for (rank, run) in changes.into_iter().take(RUNS_MAX).enumerate() {
-            let line = format!("Ran {}", text::code(&run.command));
-            self.add(Topic::Done, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
-        }
     }
 
-    /// Adds what commands did last with their subjects.
+    /// Adds what commands did last with their subjects, and what else they changed.
     fn handled(&mut self) {
+        for run in self.record.runs.all.iter().filter(|run| run.purpose == Purpose::Change && run.passes) {
+            if self.record.runs.handled.iter().all(|one| !run.command.contains(&one.subject)) {
+                self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
+            }
+        }
         for Handled { command, subject, at, .. } in &self.record.runs.handled {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
@@ -400,8 +402,10 @@ impl<'a> LineBuilder<'a> {
         let is_last = |turn: &&Turn| turn.ends_turn && self.record.acted_at.is_some_and(|acted_at| acted_at < turn.at);
         if let Some(turn) = turns.iter().rfind(|turn| !turn.typed).filter(is_last) {
             let words = text::clip(&text::one_line(&text::plain(&turn.text)), LAST_WORDS_MAX);
-            let item = Item::new(Topic::InProgress, &format!("{LAST_WORDS}{words}"), 2.6, Order::at(turn.at));
-            self.items.push(Item { is_state: true, ..item });
+            if self.judge.judge(&words).is_none() {
+                let item = Item::new(Topic::Context, &format!("{LAST_WORDS}{words}"), 2.6, Order::at(turn.at));
+                self.items.push(Item { is_state: true, ..item });
+            }
         }
     }
 

@@ -100,7 +100,7 @@ fn the_newest_words_and_commands_are_told() {
     assert_says(&text, "In Progress", "Ran last: `git tag v0.8.0` · `npm run publish` (failed)");
     assert_says(
         &text,
-        "In Progress",
+        "Critical Context",
         "The agent said last: Got it. The package of the terminal has another interface than the agent expects. Its changes \
          were never committed.",
     );
