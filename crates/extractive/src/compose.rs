@@ -14,14 +14,14 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// Share of the budget in which all that people typed stays, in percent.
 const TYPED_SHARE: usize = 60;
 
+/// Share of the budget in which pieces of it stay otherwise, before they compete with other lines, in percent.
+const PIECES_SHARE: usize = 45;
+
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
-/// Part of the rest in which the newest step stays: a quarter.
-const STEP_PART: usize = 4;
-
-/// Share of the rest that facts may fill before other lines compete with them, in percent.
-const FACTS_SHARE: usize = 50;
+/// Share of the rest in which the newest work and changed states stay, in percent.
+const STATES_SHARE: usize = 40;
 
 /// Characters around each line that count in what it costs.
 const LINE_CHARS: f64 = 24.0;
@@ -30,8 +30,14 @@ const LINE_CHARS: f64 = 24.0;
 const TYPED_WEIGHT: f64 = 1.5;
 const REPLACED_WEIGHT: f64 = 0.15;
 
+/// Worth of words that no other line has, relative to others, where tools work: what matters there is named again.
+const SINGLE_WORTH: f64 = 0.4;
+
 /// Weight of what the instructions of the requester mention.
 const FOCUS_WEIGHT: f64 = 2.0;
+
+/// What separates things of one line.
+pub(super) const BETWEEN: &str = " · ";
 
 /// The mark behind a statement that a later one replaces.
 pub(super) const REPLACED: &str = " (replaced below)";
@@ -63,6 +69,11 @@ pub(super) struct Item {
     pub(super) statement: Option<String>,
     /// True if a client wants it to stay.
     pub(super) kept: bool,
+    /// True if it tells the newest work, or the state of something that had another one before: its words may all be known,
+    /// but not which of them still hold.
+    pub(super) is_state: bool,
+    /// What stands once before all lines that have it, which share one line; empty for none.
+    pub(super) head: String,
 }
 
 /// The place of a line among those of its topic: the position of its fact in the history, and its number there.
@@ -85,7 +96,17 @@ impl Item {
     /// Creates a fact with its importance and order.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: Order) -> Self {
         let text = text::defuse(text);
-        Self { topic, text, score, order, origin: Origin::Fact, statement: None, kept: false }
+        Self {
+            topic,
+            text,
+            score,
+            order,
+            origin: Origin::Fact,
+            statement: None,
+            kept: false,
+            is_state: false,
+            head: String::new(),
+        }
     }
 
     /// The text of which it is a piece, by its position.
@@ -95,6 +116,9 @@ impl Item {
 
     /// The line of an earlier piece of the same text, with this one behind it.
     fn joined(&self, before: &Self, line: &str) -> Option<String> {
+        if !self.head.is_empty() {
+            return (self.head == before.head).then(|| format!("{line}{BETWEEN}{}", self.text));
+        }
         if self.piece_of()? != before.piece_of()? {
             return None;
         }
@@ -193,13 +217,8 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
     let mut selection = Selection::of(form, budget, items, focus);
-    selection.typed(selection.left * TYPED_SHARE / 100);
-    selection.newest_step();
-    let all = selection.left;
-    selection.left = all * FACTS_SHARE / 100;
-    let before = selection.left;
-    selection.cover(|origin| origin == Origin::Fact);
-    selection.left = all - (before - selection.left);
+    selection.typed(selection.left * TYPED_SHARE / 100, selection.left * PIECES_SHARE / 100);
+    selection.states();
     selection.cover(|_| true);
     // Lines are measured one by one, and the whole may be shorter or longer.
     let mut text = render(form, &selection.lines());
@@ -224,7 +243,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
 /// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its lines.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
     let mut selection = Selection::of(form, budget, items, "");
-    selection.typed(selection.left);
+    selection.typed(selection.left, selection.left);
     let mut text = render(form, &selection.lines());
     while budget.measure(&text) > budget.units && selection.drop_last(1) {
         text = render(form, &selection.lines());
@@ -238,6 +257,8 @@ struct Candidate {
     item: Item,
     terms: Terms,
     weight: f64,
+    /// The factor of words that no other line has.
+    single: f64,
     /// Its section; none if the form has none for it.
     section: Option<usize>,
     /// Its length in characters.
@@ -258,6 +279,8 @@ struct Selection<'a> {
     opened: HashSet<usize>,
     /// The texts of which a piece is there.
     begun: HashSet<i64>,
+    /// The heads that are there.
+    heads: HashSet<String>,
 }
 
 impl<'a> Selection<'a> {
@@ -271,6 +294,7 @@ impl<'a> Selection<'a> {
         let words = |item: &'_ Item| item.statement.clone().unwrap_or_else(|| item.text.clone());
         let texts: Vec<String> = items.iter().map(words).collect();
         let (coverage, all) = Coverage::of(texts.iter().map(String::as_str));
+        let has_facts = items.iter().any(|item| item.origin == Origin::Fact);
         let focus = coverage.terms(focus);
         let mut statements: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();
         statements.sort_by_key(|at| items[*at].order);
@@ -292,7 +316,8 @@ impl<'a> Selection<'a> {
             let focus = if terms.iter().any(|term| focus.contains(term)) { FOCUS_WEIGHT } else { 1.0 };
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
-            Candidate { terms, weight: origin * stale * focus, section, size, taken: None, item }
+            let single = if has_facts && !is_typed { SINGLE_WORTH } else { 1.0 };
+            Candidate { terms, weight: origin * stale * focus, single, section, size, taken: None, item }
         };
         let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));
@@ -305,12 +330,13 @@ impl<'a> Selection<'a> {
             coverage,
             opened: HashSet::new(),
             begun: HashSet::new(),
+            heads: HashSet::new(),
         }
     }
 
     /// Takes what people typed, if all of it fits into its share; else the short texts, if they fit, and then pieces of
     /// the others by what they add. The newest request is there in any case.
-    fn typed(&mut self, limit: usize) {
+    fn typed(&mut self, limit: usize, pieces: usize) {
         let all = self.left;
         let whole = |candidate: &Candidate| candidate.item.origin == Origin::Typed;
         let indexes: Vec<usize> = (0..self.candidates.len()).filter(|at| whole(&self.candidates[*at])).collect();
@@ -343,21 +369,22 @@ impl<'a> Selection<'a> {
             };
             candidate.section = candidate.section.filter(|_| !goes);
         }
+        let used = limit - self.left;
+        self.left = pieces.saturating_sub(used);
+        let free = self.left;
         self.cover(|origin| origin == Origin::TypedPiece);
-        self.left = all - (limit - self.left);
+        self.left = all - used - (free - self.left);
     }
 
-    /// Takes what was done last, if it fits into its part: the next reader goes on from there, even if it adds few words
-    /// that are new.
-    fn newest_step(&mut self) {
-        let is_step = |at: &usize| {
-            let Item { topic, origin, order, .. } = &self.candidates[*at].item;
-            *topic == Topic::InProgress && *origin == Origin::Fact && *order < Order::STATE
-        };
-        let newest = (0..self.candidates.len()).filter(is_step).max_by_key(|at| self.candidates[*at].item.order);
-        if let Some(at) = newest.filter(|at| self.cost(*at) <= self.left / STEP_PART) {
+    /// Takes the newest work and what changed its state, the most important first, as far as it fits into its part.
+    fn states(&mut self) {
+        let all = self.left;
+        self.left = all * STATES_SHARE / 100;
+        let before = self.left;
+        for at in (0..self.candidates.len()).filter(|at| self.candidates[*at].item.is_state).collect::<Vec<_>>() {
             self.take(at);
         }
+        self.left = all - (before - self.left);
     }
 
     /// Takes the lines that add most for their length, until none fits.
@@ -365,7 +392,7 @@ impl<'a> Selection<'a> {
         // Gains are positive, so that their bits are in their order.
         let gain = |selection: &Self, at: usize| {
             let candidate = &selection.candidates[at];
-            (selection.coverage.gain(&candidate.terms) * candidate.weight / candidate.size).to_bits()
+            (selection.coverage.gain(&candidate.terms, candidate.single) * candidate.weight / candidate.size).to_bits()
         };
         let is_open = |at: &usize| {
             let candidate = &self.candidates[*at];
@@ -390,13 +417,15 @@ impl<'a> Selection<'a> {
     fn take(&mut self, at: usize) {
         let Some(section) = self.candidates[at].section else { return };
         let cost = self.cost(at);
-        let repeats = |other: &usize| self.candidates[*other].item.text == self.candidates[at].item.text;
+        let words = |at: usize| (&self.candidates[at].item.head, &self.candidates[at].item.text);
+        let repeats = |other: &usize| words(*other) == words(at);
         if self.candidates[at].taken.is_some() || cost > self.left || self.order.iter().any(repeats) {
             return;
         }
         self.left -= cost;
         self.opened.insert(section);
         self.begun.extend(self.candidates[at].item.piece_of());
+        self.heads.insert(self.candidates[at].item.head.clone());
         self.order.push(at);
         self.candidates[at].taken = Some(cost);
         self.coverage.say(&self.candidates[at].terms);
@@ -421,7 +450,7 @@ impl<'a> Selection<'a> {
 
     /// The units that a line costs, with its bullet and with the heading of a section that is not there yet.
     fn cost(&self, at: usize) -> usize {
-        let Candidate { item: Item { text, .. }, section: Some(section), .. } = &self.candidates[at] else {
+        let Candidate { item: Item { text, head, .. }, section: Some(section), .. } = &self.candidates[at] else {
             return usize::MAX;
         };
         let section = *section;
@@ -432,7 +461,10 @@ impl<'a> Selection<'a> {
             let head = self.candidates[at].item.statement.as_deref().map_or("", head_of);
             return (self.budget.measure(text) + 1).saturating_sub(self.budget.measure(head));
         }
-        self.budget.measure(&bulleted(*bullet, 10, text)) + heading
+        if !head.is_empty() && self.heads.contains(head) {
+            return self.budget.measure(text) + self.budget.measure(BETWEEN);
+        }
+        self.budget.measure(&bulleted(*bullet, 10, text)) + self.budget.measure(head) + heading
     }
 
     /// The lines of each section, in their order.
@@ -451,8 +483,15 @@ impl<'a> Selection<'a> {
             .iter()
             .filter_map(|at| Some((self.candidates[*at].section?, &self.candidates[*at].item)))
             .collect();
+        let mut places: HashMap<&str, Order> = HashMap::new();
+        for (_, item) in taken.iter().filter(|(_, item)| !item.head.is_empty()) {
+            let place = places.entry(&item.head).or_insert(item.order);
+            *place = (*place).min(item.order);
+        }
         taken.sort_by(|(left_section, left), (right_section, right)| {
-            let position = |item: &Item| (item.topic as usize, item.order);
+            // Lines with the same head stand where its first one does.
+            let place = |item: &Item| places.get(item.head.as_str()).copied().unwrap_or(item.order);
+            let position = |item: &Item| (item.topic as usize, place(item), item.head.clone(), item.order);
             let by_position = left_section.cmp(right_section).then_with(|| position(left).cmp(&position(right)));
             by_position.then_with(|| left.text.cmp(&right.text))
         });
@@ -462,7 +501,8 @@ impl<'a> Selection<'a> {
             let last = lines.last_mut().filter(|(other, ..)| *other == section);
             match last.zip(before).and_then(|((.., line), before)| Some((item.joined(before, line)?, line))) {
                 Some((joined, line)) => *line = joined,
-                None => lines.push((section, item.order, item.text.clone())),
+                None if item.head.is_empty() => lines.push((section, item.order, item.text.clone())),
+                None => lines.push((section, item.order, format!("{} {}", item.head, item.text))),
             }
             before = Some(item);
         }

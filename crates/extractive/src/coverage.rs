@@ -89,9 +89,10 @@ impl Coverage {
         terms
     }
 
-    /// The worth that a text would add.
-    pub(super) fn gain(&self, terms: &[u32]) -> f64 {
-        terms.iter().map(|term| self.worth[*term as usize] * self.left(*term)).sum()
+    /// The worth that a text would add, with a factor for words that no other text has.
+    pub(super) fn gain(&self, terms: &[u32], single: f64) -> f64 {
+        let factor = |term: usize| if self.uses[term] == 1 { single } else { 1.0 };
+        terms.iter().map(|term| self.worth[*term as usize] * factor(*term as usize) * self.left(*term)).sum()
     }
 
     /// Counts a text as said.

@@ -128,6 +128,17 @@ impl Digest {
         self
     }
 
+    /// The digest with its messages in the order of their positions: an edit stands where its original was.
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        let mut places: Vec<i64> = self.entries.iter().map(|entry| entry.at).collect();
+        places.dedup();
+        self.entries.sort_by_key(|entry| entry.revision);
+        let messages = self.entries.chunk_by_mut(|one, next| one.at == next.at);
+        messages.zip(places).for_each(|(entries, at)| entries.iter_mut().for_each(|entry| entry.at = at));
+        self
+    }
+
     /// The digest with the text of a summary of its range that somebody else wrote, as a source of its own.
     #[must_use]
     pub fn with_summary(mut self, text: &str) -> Self {

@@ -38,10 +38,23 @@ impl Line {
     }
 }
 
+/// A setting whose value changed: a name and a short value on one line.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) value: String,
+    /// The values that it had, oldest first.
+    pub(super) before: Vec<String>,
+    /// Position of its last change.
+    pub(super) at: i64,
+}
+
 /// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     pub(super) path: String,
+    /// The settings in it that changed, in the order of their first change.
+    pub(super) settings: Vec<Setting>,
     /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
     pub(super) changed_at: Option<i64>,
@@ -50,6 +63,54 @@ pub(super) struct File {
     pub(super) is_gone: bool,
     /// Position of its deletion, if it is not there.
     pub(super) deleted_at: Option<i64>,
+}
+
+impl File {
+    /// Keeps the values that an edit changed.
+    fn set(&mut self, removed: &HashMap<&str, &str>, added: &HashMap<&str, &str>, at: i64) {
+        for setting in &mut self.settings {
+            if let Some(value) = added.get(setting.name.as_str()).filter(|value| **value != setting.value) {
+                setting.before.push(std::mem::replace(&mut setting.value, (*value).to_owned()));
+                setting.at = at;
+            }
+        }
+        self.settings.retain(|one| !removed.contains_key(one.name.as_str()) || added.contains_key(one.name.as_str()));
+        let mut changed: Vec<(&&str, &&str)> = added.iter().collect();
+        changed.sort_unstable();
+        for (name, value) in changed {
+            let before = removed.get(*name).filter(|before| *before != value);
+            if let Some(before) = before.filter(|_| self.settings.iter().all(|one| one.name != **name)) {
+                let (name, value, before) = ((*name).to_owned(), (*value).to_owned(), vec![(*before).to_owned()]);
+                self.settings.push(Setting { name, value, before, at });
+            }
+        }
+    }
+}
+
+/// The settings in a text that are there once.
+fn settings(text: &str) -> HashMap<&str, &str> {
+    let mut found: HashMap<&str, Option<&str>> = HashMap::new();
+    for (name, value) in text.lines().filter_map(setting) {
+        found.entry(name).and_modify(|value| *value = None).or_insert(Some(value));
+    }
+    found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// The name and the value of a line that sets something: `name: value`, `NAME=value`, `const NAME: usize = value;`.
+fn setting(line: &str) -> Option<(&str, &str)> {
+    const NAME_CHARS_MAX: usize = 60;
+    const VALUE_CHARS_MAX: usize = 48;
+    let (left, value) = line.rsplit_once(" = ").or_else(|| line.split_once([':', '=']))?;
+    let left = left.split_once(": ").map_or(left, |(left, _)| left);
+    let name = left.split_whitespace().next_back()?.trim_matches(['"', '\'']);
+    let value = value.split_once("; //").map_or(value, |(value, _)| value);
+    let value = value.trim().trim_end_matches([',', ';']).trim_matches(['"', '\'']);
+    let is_name = name.starts_with(|letter: char| letter.is_alphabetic() || "_@$".contains(letter))
+        && name.chars().all(|letter| letter.is_alphanumeric() || "_-.@$".contains(letter));
+    let is_value =
+        value.chars().any(char::is_alphanumeric) && !value.contains(['{', '}', '(', ')', '<', '>', '|', '\n']);
+    let is_short = name.chars().count() <= NAME_CHARS_MAX && value.chars().count() <= VALUE_CHARS_MAX;
+    (is_name && is_value && is_short).then_some((name, value))
 }
 
 /// The files of a history.
@@ -71,6 +132,7 @@ impl Files {
         file.is_new |= is_whole && file.changed_at.is_none() && !file.is_gone;
         (file.changed_at, file.is_gone, file.deleted_at) = (Some(at), false, None);
         let FileEffect { removed, added, .. } = touch;
+        file.set(&settings(removed), &settings(added), at);
         let old: HashSet<String> = removed.lines().map(quoted).collect();
         let new: HashSet<String> = added.lines().map(quoted).collect();
         if is_whole {
@@ -103,6 +165,7 @@ impl Files {
             (None, None) => return,
         };
         file.lines.clear();
+        file.settings.clear();
         (file.is_gone, file.deleted_at) = (true, deleted_at);
     }
 

@@ -4,11 +4,12 @@
 
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
-use super::compose::{Item, Order, Origin, REPLACED};
+use super::commands::Purpose;
+use super::compose::{BETWEEN, Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
-use super::files::File;
+use super::files::{File, Setting};
 use super::record::{Commit, Record};
-use super::runs::Run;
+use super::runs::{Handled, Run};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
@@ -32,10 +33,11 @@ const EDITED_SINCE: &str = " (files were edited since)";
 const ROOT: &str = "Working directory: ";
 const SAID: &str = "Said: ";
 const DELETED: &str = "Deleted: ";
+const RECENT: &str = "Ran last:";
+const LAST_WORDS: &str = "The agent said last: ";
 const ARROW: &str = " → ";
-const BETWEEN: &str = " · ";
 /// Part of the budget of which the newest step gets a third, the one before it a quarter, and so on, in percent.
-const STEPS_PERCENT: usize = 15;
+const STEPS_PERCENT: usize = 8;
 
 /// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
@@ -47,19 +49,35 @@ const SAID_MAX: usize = 6_000;
 /// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
 
-/// Maximum numbers of changed files, of the newest checks, and of commands with the number of their runs; and the number of
+/// Maximum numbers of changed files, of those that are told with their folders beside the list of all, of the newest checks, and of commands with the number of their runs; and the number of
 /// runs from which one counts.
 const FILES_MAX: usize = 60;
+const PATHS_MAX: usize = 3;
 const CHECKS_MAX: usize = 12;
 const RUNS_MAX: usize = 12;
 const RUNS_MIN: usize = 3;
 
+/// Maximum length of an agent's last words, in characters.
+const LAST_WORDS_MAX: usize = 500;
+
+/// Maximum number of the commands that ran last.
+const RECENT_MAX: usize = 12;
+
+/// Maximum length of the first line of a printed text as a title, in characters.
+const TITLE_CHARS_MAX: usize = 60;
+
+/// Weight of the newest step, above all other states.
+const NEWEST_STEP: f64 = 3.0;
+
+/// Weight of the end of a text before a call, relative to the rest of it.
+const ANNOUNCED: f64 = 0.3;
+
 /// Weights in coverage: of the newest request, relative to the others; of what an agent said at the end of a turn, and on the
 /// way; and of what a tool printed for people, with the maximum number of such texts.
 const NEWEST_WEIGHT: f64 = 2.0;
-const ANSWER_WEIGHT: f64 = 0.8;
-const REMARK_WEIGHT: f64 = 0.25;
-const PRINTED_WEIGHT: f64 = 0.8;
+const ANSWER_WEIGHT: f64 = 1.2;
+const REMARK_WEIGHT: f64 = 0.5;
+const PRINTED_WEIGHT: f64 = 0.5;
 const PRINTED_MAX: usize = 120;
 
 /// Returns the lines for a record, for a summary of so many characters.
@@ -78,6 +96,9 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
     builder.steps();
     builder.checks();
     builder.runs();
+    builder.handled();
+    builder.newest(turns);
+    builder.settings();
     builder.todos();
     builder.position();
     builder.unsettled();
@@ -95,7 +116,7 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
     builder.deletions();
     let is_outcome = |item: &&Item| item.topic != Topic::NextSteps;
     let mut lines: Vec<String> = builder.items.iter().filter(is_outcome).map(|item| item.text.clone()).collect();
-    if let Some(last) = turns.iter().rfind(|turn| turn.typed) {
+    if let Some(last) = turns.iter().rfind(|turn| turn.typed).filter(|turn| !turn.struck) {
         lines.insert(0, format!("Last words of the user: “{}”", inner(&text::clip(&text::one_line(&last.text), 600))));
     }
     lines
@@ -135,6 +156,12 @@ impl<'a> LineBuilder<'a> {
         self.items.push(Item::new(topic, text, score, order));
     }
 
+    /// Adds what has another state now than before.
+    fn state(&mut self, topic: Topic, (head, text): (String, String), score: f64, at: i64) {
+        let item = Item::new(topic, &text, score * (0.3 + 0.7 * self.record.recency(at)), Order::at(at));
+        self.items.push(Item { head: text::defuse(&head), is_state: true, ..item });
+    }
+
     /// A path relative to the folder that contains the work.
     fn relative<'p>(&self, path: &'p str) -> &'p str {
         let inside = self.root.as_deref().and_then(|root| path.strip_prefix(root)?.strip_prefix('/'));
@@ -150,6 +177,7 @@ impl<'a> LineBuilder<'a> {
         let typed: Vec<&Turn> = turns.iter().filter(|turn| turn.typed).collect();
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
+        let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
         let mut seen = HashSet::new();
         let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
         let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
@@ -206,21 +234,41 @@ impl<'a> LineBuilder<'a> {
             let weight = if turn.ends_turn || !acts { ANSWER_WEIGHT } else { REMARK_WEIGHT };
             // Where tools change things, what was said long ago is less likely to be so.
             let weight = if acts { weight * (0.25 + 0.75 * self.record.recency(turn.at)) } else { weight };
-            // What only announces the lines behind it says nothing without them.
+            // What only announces the lines behind it says nothing without them, and the end of a text before a call announces
+            // the call.
             let says = |piece: &(usize, String)| !piece.1.ends_with([':', '：']);
-            for (number, piece) in turn.pieces().into_iter().filter(says).take(left) {
-                left -= 1;
+            let mut pieces: Vec<_> = turn.pieces().into_iter().filter(says).take(left).collect();
+            left -= pieces.len();
+            let announces = (!turn.ends_turn && acts).then(|| pieces.pop()).flatten();
+            for (number, piece) in pieces {
                 self.quote(Topic::Context, &piece, weight, Order(turn.at, number));
+            }
+            if let Some((number, piece)) = announces {
+                self.quote(Topic::Context, &piece, ANNOUNCED * weight, Order(turn.at, number));
             }
         }
     }
 
-    /// Adds the statements of texts that tools printed, and of summaries by others.
+    /// Adds the statements of texts that tools printed, and of summaries by others, under the first line of each. What is
+    /// about a finished subject says little.
     fn printed(&mut self, texts: &[(i64, &str)]) {
         for (at, text) in texts.iter().rev().take(PRINTED_MAX) {
+            let title = text::one_line(text.trim_start().lines().next().unwrap_or_default());
+            // The headings of a summary are no titles.
+            let title = if title.starts_with('#') { String::new() } else { title };
+            let ended = self.record.runs.handled.iter().filter(|one| one.at > *at && one.ends);
+            let is_ended = ended.into_iter().any(|one| title.split_whitespace().any(|word| word == one.subject));
+            let weight = PRINTED_WEIGHT * if is_ended { 0.1 } else { 1.0 };
+            let head = match title.as_str() {
+                "" => String::new(),
+                title => text::defuse(&format!("{}:", text::code(&text::clip(title, TITLE_CHARS_MAX)))),
+            };
             for (number, piece) in statements::pieces(text) {
-                let weight = PRINTED_WEIGHT * (0.2 + 0.8 * self.record.recency(*at));
+                let weight = weight * (0.2 + 0.8 * self.record.recency(*at));
                 self.quote(Topic::Context, &piece, weight, Order(*at, number));
+                if let Some(item) = self.items.last_mut().filter(|item| item.statement.as_ref() == Some(&piece)) {
+                    item.head.clone_from(&head);
+                }
             }
         }
     }
@@ -261,7 +309,10 @@ impl<'a> LineBuilder<'a> {
             let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
             if !lines.is_empty() {
                 let line = with_lines(&unlike_facts(&step.words), &lines);
-                self.items.push(Item::new(topic, &line, score, Order::at(step.at)));
+                // The next reader goes on from the newest one.
+                let is_state = rank == 0 && topic == Topic::InProgress;
+                let score = if is_state { NEWEST_STEP } else { score };
+                self.items.push(Item { is_state, ..Item::new(topic, &line, score, Order::at(step.at)) });
             }
         }
     }
@@ -302,7 +353,7 @@ impl<'a> LineBuilder<'a> {
     /// Adds commands that ran again and again, and the figures measured last.
     fn runs(&mut self) {
         let mut runs: Vec<_> = self.record.runs.all.iter().collect();
-        runs.retain(|run| run.count >= RUNS_MIN || !run.figure.is_empty());
+        runs.retain(|run| run.purpose != Purpose::Record && (run.count >= RUNS_MIN || !run.figure.is_empty()));
         runs.sort_by_key(|run| (Reverse(run.count), Reverse(run.at)));
         for (rank, run) in runs.into_iter().take(RUNS_MAX).enumerate() {
             let failed = match run.failed {
@@ -321,13 +372,51 @@ impl<'a> LineBuilder<'a> {
             let line = format!("Ran {times}: {}{failed}{now}{figure}", text::code(&run.command));
             self.add(Topic::Context, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
         }
-        // Those that failed are told by the checks.
-        let is_change = |run: &&Run| run.changes && run.passes && run.count < RUNS_MIN;
-        let mut changes: Vec<_> = self.record.runs.all.iter().filter(is_change).collect();
-        changes.sort_by_key(|run| Reverse(run.at));
-        for (rank, run) in changes.into_iter().take(RUNS_MAX).enumerate() {
-            let line = format!("Ran {}", text::code(&run.command));
-            self.add(Topic::Done, &line, 1.2 / (1.0 + rank as f64 / 4.0), Order::at(run.at));
+    }
+
+    /// Adds what commands did last with their subjects, and what else they changed.
+    fn handled(&mut self) {
+        for run in self.record.runs.all.iter().filter(|run| run.purpose == Purpose::Change && run.passes) {
+            if self.record.runs.handled.iter().all(|one| !run.command.contains(&one.subject)) {
+                self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
+            }
+        }
+        for Handled { command, subject, at, .. } in &self.record.runs.handled {
+            let head = format!("Ran {} on", text::code(command));
+            self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
+        }
+    }
+
+    /// Adds the commands since the newest request or commit, and the words of an agent after its last call.
+    fn newest(&mut self, turns: &[Turn]) {
+        let began_at = self.began_at();
+        let runs =
+            self.record.runs.all.iter().filter(|run| Some(run.at) >= began_at && !run.command.contains(" commit"));
+        let mut runs: Vec<&Run> = runs.collect();
+        runs.sort_by_key(|run| run.at);
+        for run in runs.iter().rev().take(RECENT_MAX) {
+            let failed = if run.passes { "" } else { " (failed)" };
+            let line = format!("{}{failed}", text::code(&text::clip(&run.command, 100)));
+            self.state(Topic::InProgress, (RECENT.to_owned(), line), 1.5, run.at);
+        }
+        let is_last = |turn: &&Turn| turn.ends_turn && self.record.acted_at.is_some_and(|acted_at| acted_at < turn.at);
+        if let Some(turn) = turns.iter().rfind(|turn| !turn.typed).filter(is_last) {
+            let words = text::clip(&text::one_line(&text::plain(&turn.text)), LAST_WORDS_MAX);
+            if self.judge.judge(&words).is_none() {
+                let item = Item::new(Topic::Context, &format!("{LAST_WORDS}{words}"), 2.6, Order::at(turn.at));
+                self.items.push(Item { is_state: true, ..item });
+            }
+        }
+    }
+
+    /// Adds the settings that changed, with the values that no longer hold.
+    fn settings(&mut self) {
+        for file in self.record.files.changed.iter().filter(|file| !file.is_gone) {
+            let head = format!("{} now:", self.shown(&file.path));
+            for Setting { name, value, before, at } in &file.settings {
+                let line = text::code(&format!("{name} = {value}"));
+                self.state(Topic::Context, (head.clone(), line), (before.len() * before.len()) as f64, *at);
+            }
         }
     }
 
@@ -365,17 +454,22 @@ impl<'a> LineBuilder<'a> {
         let unchecked = passed.first().map(|check| self.changed_since(Some(check.at))).unwrap_or_default();
         let has_commits = committed_at.is_some();
         if !has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{NO_COMMIT}: {uncommitted}"), 1.0, Order::STATE);
+            self.unsettled_line(&format!("{NO_COMMIT}: {uncommitted}"));
         }
         if has_commits && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, Order::STATE);
+            self.unsettled_line(&format!("{UNCOMMITTED}{uncommitted}"));
         }
         if !unchecked.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, Order::STATE);
+            self.unsettled_line(&format!("{UNCHECKED}{unchecked}"));
         }
         if has_commits && !uncommitted.is_empty() {
             self.add(Topic::NextSteps, TO_COMMIT, 1.3, Order::at(record.length + 100));
         }
+    }
+
+    fn unsettled_line(&mut self, text: &str) {
+        let item = Item::new(Topic::InProgress, text, 2.5, Order::STATE);
+        self.items.push(Item { is_state: true, ..item });
     }
 
     /// Adds the deleted files.
@@ -428,13 +522,21 @@ impl<'a> LineBuilder<'a> {
         if !self.is_unfinished() {
             return self.record.steps.len();
         }
-        let began_at = self.record.asked_at.max(self.record.commits.last().map(|commit| commit.at));
+        let began_at = self.began_at();
         self.record.steps.partition_point(|step| Some(step.at) <= began_at)
+    }
+
+    /// Position of the newest request or commit.
+    fn began_at(&self) -> Option<i64> {
+        self.record.asked_at.max(self.record.commits.last().map(|commit| commit.at))
     }
 
     fn changed_since(&self, at: Option<i64>) -> String {
         let files = self.record.files.changed.iter().filter(|file| file.changed_at > at && !file.is_gone);
-        let paths: Vec<String> = files.map(|file| self.shown(&file.path)).collect();
+        let files: Vec<&File> = files.collect();
+        let is_few = files.len() <= PATHS_MAX;
+        let shown = |file: &File| if is_few { self.shown(&file.path) } else { text::code(text::base_name(&file.path)) };
+        let paths: Vec<String> = files.into_iter().map(shown).collect();
         let most = paths.len().saturating_sub(8);
         let more = if most > 0 { format!(" and {most} more") } else { String::new() };
         format!("{}{more}", paths[most..].join(", "))

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 /// Maximum length of a command that is remembered, in characters.
 const COMMAND_CHARS_MAX: usize = 240;
 
+/// Verbs of commands that end a subject.
+const ENDS: [&str; 8] = ["close", "delete", "remove", "rm", "uninstall", "resolve", "stop", "kill"];
+
 /// A command with its runs.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
@@ -21,14 +24,26 @@ pub(super) struct Run {
     pub(super) failure: String,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
-    /// True if it changes something that is no file of the work: a tracker, a branch, a service, what is installed.
-    pub(super) changes: bool,
+    pub(super) purpose: Purpose,
+    pub(super) at: i64,
+}
+
+/// What a command did last with a subject: an entry of a tracker, a service, a package, a branch.
+#[derive(Debug, Clone)]
+pub(super) struct Handled {
+    /// The command without its subjects.
+    pub(super) command: String,
+    pub(super) subject: String,
+    /// True if it ended it.
+    pub(super) ends: bool,
     pub(super) at: i64,
 }
 
 /// The commands of a history.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
+    /// The last change of each subject by a program.
+    pub(super) handled: Vec<Handled>,
     /// In the order of their first run.
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
@@ -37,16 +52,18 @@ pub(super) struct Runs {
 impl Runs {
     /// Counts the parts of a command line with its outcome.
     pub(super) fn count(&mut self, parts: &[(&str, Purpose)], outcome: Outcome, output: &str, at: i64) {
-        let relevant =
-            parts.iter().filter(|(_, purpose)| matches!(purpose, Purpose::Run | Purpose::Change | Purpose::Verify));
+        let relevant = parts.iter().filter(|(_, purpose)| *purpose != Purpose::Inspect);
         for (part, purpose) in relevant {
             let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
+            if *purpose == Purpose::Change && outcome == Outcome::Passed {
+                self.handle(&command, at);
+            }
             let next = self.all.len();
             let position = *self.by_command.entry(command.clone()).or_insert(next);
             if position == next {
                 let (failure, figure) = (String::new(), String::new());
-                let changes = *purpose == Purpose::Change;
-                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, changes, at });
+                let purpose = *purpose;
+                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, purpose, at });
             }
             let run = &mut self.all[position];
             (run.count, run.at, run.passes) = (run.count + 1, at, outcome == Outcome::Passed);
@@ -61,6 +78,27 @@ impl Runs {
             if let Some(line) = figures.filter(|_| parts.len() == 1) {
                 run.figure = text::clip(&text::one_line(&text::clean(line)), 160);
             }
+        }
+    }
+
+    /// Keeps what a command changed, in place of what the same program did with it before.
+    fn handle(&mut self, command: &str, at: i64) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let is_subject = |at: &usize| {
+            let word = words[*at];
+            let is_name = word.chars().skip(1).any(|letter| letter.is_ascii_digit() || "._-".contains(letter));
+            // What follows a flag is its value.
+            let is_free = *at > 1 && !words[*at - 1].starts_with("--") && !word.starts_with('-');
+            is_name && is_free && !word.contains(['/', '=', '"', '\'', '$', '*'])
+        };
+        let (subjects, others): (Vec<usize>, Vec<usize>) = (0..words.len()).partition(is_subject);
+        let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
+        for subject in subjects.into_iter().map(|at| words[at]) {
+            let program = others[0];
+            let is_same = |one: &Handled| one.subject == subject && one.command.split(' ').next() == Some(program);
+            self.handled.retain(|one| !is_same(one));
+            let ends = others.iter().any(|word| ENDS.contains(word));
+            self.handled.push(Handled { command: others.join(" "), subject: subject.to_owned(), ends, at });
         }
     }
 }

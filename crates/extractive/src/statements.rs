@@ -7,7 +7,7 @@ use super::text::{self, is_wide};
 use super::tools::Kind;
 use longhand_model::mark::WordsStance;
 use regex::Regex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Maximum length of a statement, in characters.
@@ -49,11 +49,13 @@ pub(super) struct Turn {
     pub(super) answers: Option<String>,
     /// True if a client wants its words to stay.
     pub(super) kept: bool,
+    /// True if a client wants its words in no summary. It was said nevertheless, so that none before it is the newest.
+    pub(super) struck: bool,
 }
 
 impl Turn {
     pub(super) fn new(at: i64, typed: bool, text: String) -> Self {
-        Self { at, typed, text, ends_turn: false, answers: None, kept: false }
+        Self { at, typed, text, ends_turn: false, answers: None, kept: false, struck: false }
     }
 
     /// Its statements, in order.
@@ -78,28 +80,53 @@ pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
             }
             _ => continue,
         };
-        texts.retain(|(_, other)| other.lines().next() != text.lines().next());
-        texts.push((entry.at, text));
+        let title = |text: &str| text.trim_start().lines().next().unwrap_or_default().trim().to_owned();
+        for part in parts(text) {
+            texts.retain(|(_, other)| title(other) != title(part));
+            texts.push((entry.at, part));
+        }
     }
     texts
 }
 
-/// The texts of a digest, in order, without those of people that clients struck, and with those that they keep.
+/// The parts of a text between lines that only separate.
+fn parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let mark = line.trim();
+        if mark.len() >= 3 && mark.bytes().all(|letter| letter == b'=') {
+            parts.push(&text[start..end]);
+            start = end + line.len();
+        }
+        end += line.len();
+    }
+    parts.push(&text[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+/// The texts of a digest, in order, with what clients struck and keep of those of people.
 pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
     let mut turns = spoken(digest);
-    let marked = digest.entries.iter().filter_map(|entry| Some((entry, *digest.words.get(&entry.revision)?)));
-    for (Entry { at, body, .. }, stance) in marked {
-        match (stance, body) {
-            (WordsStance::Struck, _) => turns.retain(|turn| turn.at != *at || !turn.typed),
-            (WordsStance::Kept, Body::Typed(words)) => {
-                let place = turns.partition_point(|turn| turn.at < *at);
-                match turns.get_mut(place).filter(|turn| turn.at == *at) {
-                    Some(turn) => turn.kept = true,
-                    None => turns.insert(place, Turn { kept: true, ..Turn::new(*at, true, words.clone()) }),
-                }
-            }
-            (WordsStance::Kept, _) => {}
+    let mut kept: BTreeMap<i64, Vec<&String>> = BTreeMap::new();
+    for Entry { at, revision, body } in &digest.entries {
+        let typed = turns.iter_mut().filter(|turn| turn.at == *at && turn.typed);
+        match (digest.words.get(revision), body) {
+            (Some(WordsStance::Struck), _) => typed.for_each(|turn| turn.struck = true),
+            (Some(WordsStance::Kept), Body::Typed(words)) => kept.entry(*at).or_default().push(words),
+            _ => {}
         }
+    }
+    for (at, texts) in kept {
+        let is_of = |turn: &Turn| turn.at == at && turn.typed;
+        // What says nothing by itself was left out.
+        if turns.iter().filter(|turn| is_of(turn)).count() < texts.len() {
+            turns.retain(|turn| !is_of(turn));
+            let place = turns.partition_point(|turn| turn.at < at);
+            turns.splice(place..place, texts.into_iter().map(|words| Turn::new(at, true, words.clone())));
+        }
+        turns.iter_mut().filter(|turn| is_of(turn)).for_each(|turn| turn.kept = true);
     }
     turns
 }

@@ -174,18 +174,25 @@ pub(super) enum Lead {
 /// The lines of a text that are prose, without code blocks, quotations and tables.
 pub(super) fn prose(text: &str) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
-    let mut fenced = false;
+    let mut block: Option<Vec<&str>> = None;
     for raw in text.lines() {
         let trimmed = raw.trim();
         if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
-            fenced = !fenced;
+            // A block of one line is a command or a value, and no text that somebody can look up.
+            match block.take() {
+                None => block = Some(Vec::new()),
+                Some(block) if block.len() == 1 && !block[0].starts_with('#') => {
+                    lines.push(Line { lead: Lead::Plain, text: block[0] })
+                }
+                Some(_) => {}
+            }
             continue;
         }
-        if fenced
-            || trimmed.is_empty()
-            || trimmed.starts_with(['|', '>'])
-            || !trimmed.chars().any(char::is_alphanumeric)
-        {
+        if let Some(block) = block.as_mut() {
+            block.extend(Some(trimmed).filter(|line| !line.is_empty()));
+            continue;
+        }
+        if trimmed.is_empty() || trimmed.starts_with(['|', '>']) || !trimmed.chars().any(char::is_alphanumeric) {
             continue;
         }
         let (lead, text) = lead_of(trimmed);

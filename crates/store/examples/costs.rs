@@ -4,9 +4,9 @@
 //! `append N BYTES READS` appends N messages of some length to a session, one by one, and reads all of it that often.
 //! `erase N BYTES` fills N sessions with 200 messages each, erases all but one, and prints the time.
 
-use longhand_core::model::message::{NewMessage, Role};
-use longhand_core::model::part::{NewPart, PartBody};
-use longhand_core::model::usage::ModelWindow;
+use longhand_model::message::{NewMessage, Role};
+use longhand_model::part::{NewPart, PartBody};
+use longhand_model::usage::ModelWindow;
 use longhand_runtime::clock::Clock;
 use longhand_store::{
     AppendInput, Checked, CreateSession, Durability, EraseTarget, Options, PolicyText, Requester, SessionKey, Store,

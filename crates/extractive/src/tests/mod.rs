@@ -7,6 +7,7 @@ mod laws;
 mod pieces;
 mod said;
 mod sections;
+mod states;
 
 use super::extract;
 use longhand_core::policy::summary::SummaryInput;

@@ -38,7 +38,9 @@ fn lines_are_classified_by_their_beginning() {
         let lines = text::prose(line);
         assert_eq!((lines[0].lead, lines[0].text), (lead, rest), "{line}");
     }
-    assert_eq!(text::prose("```\ncode\n```\n| a table |\n> a quotation\n---\n"), []);
+    assert_eq!(text::prose("```\ncode\nmore\n```\n| a table |\n> a quotation\n---\n"), []);
+    let block = text::prose("```sh\nnpx tsx test/colors.ts\n```\n```\n# a comment\n```\nRun it.");
+    assert_eq!(block.iter().map(|line| line.text).collect::<Vec<_>>(), ["npx tsx test/colors.ts", "Run it."]);
 }
 
 #[test]

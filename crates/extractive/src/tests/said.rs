@@ -1,7 +1,11 @@
 //! What people said, as it follows the summaries of others.
 
 use super::Talk;
-use crate::what_people_said;
+use crate::{what_happened, what_people_said};
+use longhand_model::layout::Placement;
+use longhand_model::mark::{Words, WordsStance};
+use longhand_model::message::Role;
+use longhand_model::part::{Part, PartBody};
 use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
 use longhand_core::policy::tokens;
 use longhand_model::mark::{Words, WordsStance};
@@ -98,4 +102,57 @@ fn a_sentence_in_a_script_without_spaces_is_no_single_word() {
         let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 2_000);
         assert!(text.contains(words), "{text}");
     }
+}
+
+#[test]
+fn striking_the_newest_words_makes_no_others_the_newest() {
+    let input = Talk::default()
+        .user("Paint the boathouse of Zennor green.")
+        .works("write", json!({"path": "/w/boathouse.txt", "content": "colour: green"}), "ok")
+        .user("And the jetty of Lamorna blue.")
+        .input("longhand@1");
+    let newest = input.messages.last().expect("a message").message.revision;
+    let record = |words: Words| {
+        let marked = SummaryInput { words, ..input.clone() };
+        let record = what_happened(&crate::digest(&marked).with_words(&marked.words), &input.counting, 2_000);
+        (record, crate::write(&marked))
+    };
+    let (text, own) = record(Words::new());
+    assert!(
+        text.contains("Last words of the user: “And the jetty") && own.contains("Latest request: “And"),
+        "{text}{own}"
+    );
+    let (text, own) = record(Words::from([(newest, WordsStance::Struck)]));
+    assert!(!text.contains("Last words") && text.contains("boathouse.txt"), "{text}");
+    assert!(own.contains("“Paint the boathouse") && !own.contains("Latest request") && !own.contains("jetty"), "{own}");
+}
+
+#[test]
+fn all_texts_of_a_kept_message_stay() {
+    let texts = |texts: &[&str]| texts.iter().map(|text| PartBody::Text((*text).to_owned())).collect();
+    let talk = Talk::default()
+        .add(Role::User, texts(&["The mole of Zennor is closed.", "go", "Its lamp stays lit, whatever the season."]))
+        .add(Role::User, texts(&["The quay of Lamorna has nine rings.", "They are of iron, and all are numbered."]));
+    let input = talk.user(&"The tables stay in feet. ".repeat(40)).input("longhand@1");
+    for (at, wanted) in
+        [(0, ["“The mole of", "“go”", "“Its lamp stays"].as_slice()), (1, &["“The quay of", "“They are of"])]
+    {
+        let words = Words::from([(input.messages[at].message.revision, WordsStance::Kept)]);
+        let marked = SummaryInput { words, ..input.clone() };
+        let (text, _) = what_people_said(&crate::digest(&marked), &input.counting, 90);
+        assert!(wanted.iter().all(|wanted| text.contains(wanted)), "{text}");
+    }
+}
+
+#[test]
+fn a_digest_in_order_has_edits_at_their_positions() {
+    let mut input = Talk::default().user("The first one.").model("I see.").user("The third one.").input("longhand@1");
+    let expected = crate::digest(&input);
+    let mut edited = input.messages.remove(0);
+    let target = edited.message.revision;
+    edited.message.revision = 9;
+    edited.placement = Some(Placement::Edit(target));
+    input.messages.push(edited);
+    assert_ne!(crate::digest(&input), expected);
+    assert_eq!(crate::digest(&input).in_order(), expected);
 }

@@ -270,6 +270,6 @@ fn the_newest_step_and_what_changed_outside_of_files_are_told() {
         );
     }
     let text = extract(&SummaryInput { budget_tokens: 700, ..input });
-    assert_says(&text, "Done", "Ran `bd close piers.4`");
+    assert_says(&text, "Done", "Ran `bd close` on `piers.4`");
     assert!(!text.contains("git add"), "{text}");
 }

@@ -7,7 +7,7 @@ use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::layout::Covered;
+use crate::model::layout::{Covered, Placement};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -84,7 +84,9 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
     loop {
         let page = store.compactions().originals(session, &covered.ranges, from, limits::PAGE_SIZE_MAX).await?;
         let (found, next) = page;
-        messages.extend(found.into_iter().filter(is_conversation).map(source));
+        for message in found.into_iter().filter(is_conversation) {
+            messages.push(source(store, session, message).await?);
+        }
         // A call is read with its result, which is in the same turn.
         let is_start = |source: &SourceMessage| source.message.role == Role::User;
         let end = match next {
@@ -101,12 +103,19 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
         EventBody::Compacted { outcome, .. } => outcome.summarizer == extractive::NAME,
         _ => false,
     });
+    let digest = digest.in_order();
     let digest = if is_own { digest } else { digest.with_summary(summary) };
     Ok(digest.to_json())
 }
 
-fn source(message: Message) -> SourceMessage {
-    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+/// A message with the position of the one that it replaces, by which clients' marks of words know it.
+async fn source(store: &Store, session: SessionKey, message: Message) -> store::Result<SourceMessage> {
+    let original = match message.kind {
+        MessageKind::Edit => store.history().replaced(session, message.revision).await?,
+        _ => None,
+    };
+    let placement = original.map(|original| Placement::Edit(original.revision));
+    Ok(SourceMessage { message: message.into(), placement, pruned: Vec::new(), counts: None })
 }
 
 /// True for a message that a summary is made from.
