@@ -1,12 +1,13 @@
 //! `longhand erasures`: what was erased, for copies of a store that were made before.
 
-use super::failure::{Usage, reason};
+use super::Globals;
+use super::failure::Usage;
 use super::json;
 use super::output::count;
-use super::{Client, Globals};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
 use anyhow::Context as _;
+use longhand_client::{Client, Reason};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,12 +57,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 async fn export(globals: &Globals) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut output = globals.output();
     let kinds = vec![pb::EventKind::Erased.into()];
     let mut request = pb::ListEventsRequest { kinds, page_size: PAGE_SIZE, ..pb::ListEventsRequest::default() };
     loop {
-        let page = client.events.list_events(request.clone()).await?.into_inner();
+        let page = client.call(request.clone()).await?;
         page.events.iter().try_for_each(|event| output.message(event))?;
         if page.next_cursor.is_empty() {
             output.flush()?;
@@ -77,10 +78,10 @@ async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<Exit
         let many = count(i64::try_from(requests.len()).unwrap_or(i64::MAX), "erasure");
         super::erase::confirm(&format!("apply {many} of {} for good?", file.display()))?;
     }
-    let mut client = globals.client().await?;
+    let client = globals.client().await?;
     let mut applied = Applied::default();
     for request in requests {
-        erase(&mut client, request, &mut applied).await?;
+        erase(&client, request, &mut applied).await?;
     }
     let mut output = globals.output();
     match output.json() {
@@ -137,18 +138,18 @@ fn of_message(message: pb::ErasedMessage) -> Vec<Target> {
     }
 }
 
-async fn erase(client: &mut Client, request: pb::EraseContentRequest, applied: &mut Applied) -> anyhow::Result<()> {
-    match client.erasures.erase_content(request).await.map(tonic::Response::into_inner) {
+async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut Applied) -> anyhow::Result<()> {
+    match client.call(request).await {
         Ok(erased) if erased.existed => applied.existed_count += 1,
         Ok(erased) => {
             applied.erased_count += 1;
             // The newest answer has the files of all before it.
             applied.pending_files = erased.pending_files;
         }
-        Err(status) => match reason(&status).as_deref() {
-            Some("SESSION_NOT_FOUND" | "MESSAGE_NOT_FOUND") => applied.missing_count += 1,
-            Some("NOTHING_TO_ERASE") => applied.existed_count += 1,
-            _ => return Err(status.into()),
+        Err(error) => match error.reason() {
+            Some(Reason::SessionNotFound | Reason::MessageNotFound) => applied.missing_count += 1,
+            Some(Reason::NothingToErase) => applied.existed_count += 1,
+            _ => return Err(error.into()),
         },
     }
     Ok(())

@@ -163,7 +163,8 @@ fn errors() {
     for reason in Reason::ALL {
         let name = reason.as_str();
         let [code, outcome, metadata] = table.get(name).unwrap_or_else(|| panic!("the protocol lacks {name}"));
-        let _ = writeln!(text, "| `{name}` | {} | `{code}` | {outcome} | {} |", sentence(reason.meaning()), line(metadata));
+        let _ =
+            writeln!(text, "| `{name}` | {} | `{code}` | {outcome} | {} |", sentence(reason.meaning()), line(metadata));
     }
     assert_page("errors", "Errors", "the reasons in the code, and their table in the protocol", &text);
 }

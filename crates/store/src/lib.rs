@@ -9,7 +9,6 @@ use longhand_engine::{self as engine, error, write_state};
 use longhand_model as model;
 use longhand_runtime::{clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
-use longhand_words as words;
 
 mod access;
 mod archive;

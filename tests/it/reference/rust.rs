@@ -1,6 +1,5 @@
 //! What sources say in doc comments.
 
-use crate::tidy::sources;
 use regex::Regex;
 use syn::{Attribute, Expr, Item, Lit, Meta};
 

@@ -2,13 +2,11 @@
 
 use super::Talk;
 use crate::{what_happened, what_people_said};
+use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
+use longhand_core::policy::tokens;
 use longhand_model::layout::Placement;
 use longhand_model::mark::{Words, WordsStance};
 use longhand_model::message::Role;
-use longhand_model::part::{Part, PartBody};
-use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
-use longhand_core::policy::tokens;
-use longhand_model::mark::{Words, WordsStance};
 use longhand_model::part::{Part, PartBody};
 use serde_json::json;
 
