@@ -220,7 +220,7 @@ fn a_daemon_that_dies_within_a_replace_leaves_all_of_it_or_nothing() {
 }
 
 /// The steps of an erasure, and whether the content is still there after a death at each.
-const ERASURE: [(&str, bool); 8] = [
+const ERASURE: [(&str, bool); 7] = [
     ("erase.uncommitted", true),
     // It is committed, and the log has the old pages.
     ("erase.committed", false),
