@@ -258,11 +258,12 @@ impl List {
         self.bytes.extend_from_slice(listed.places);
     }
 
-    /// Adds all entries of another list, of which the others are as they are in it. Nothing is added behind them.
+    /// Adds so many entries of another list, of which the others are as they are in it. Nothing is added behind them.
     pub(super) fn push_all(&mut self, first: &Listed<'_>, others: &[u8], count: u64) {
         self.push_listed(first);
         self.bytes.extend_from_slice(others);
-        self.count = count;
+        // There may be some of the block before.
+        self.count = self.count.saturating_add(count).saturating_sub(1);
     }
 }
 
@@ -303,7 +304,7 @@ impl<W: FnMut(&[u8], &[u8]) -> Result<()>> Blocks<W> {
             if piece.count > 0 && piece.bytes.len() + listed.places.len() + 10 > room {
                 self.record(key, begins_with, remaining, &piece.bytes)?;
                 self.flush()?;
-                remaining -= piece.count;
+                remaining = remaining.saturating_sub(piece.count);
                 piece.begin(self.first);
                 begins_with = Some(listed.id);
                 room = BLOCK_BYTES.saturating_sub(key.len() + 10);

@@ -470,7 +470,9 @@ fn joined_segments_have_what_one_commit_has() {
         let mut index = index();
         // Two tenants in turn, so that each commit has both.
         let all: Vec<(Part, String)> = (0..3_000)
-            .map(|at| (entry(if at % 2 == 0 { "" } else { "b" }, 1, at), format!("everywhere {}", common(at))))
+            .map(|at| {
+                (entry(if at % 2 == 0 { "" } else { "b" }, 1, at), format!("everywhere only{} {}", at / 30, common(at)))
+            })
             .collect();
         for (seq, entries) in (1..).zip(all.chunks(commit)) {
             fill(&mut index, seq, entries.iter().map(|(part, text)| (part.clone(), text.as_str())).collect());
@@ -483,12 +485,32 @@ fn joined_segments_have_what_one_commit_has() {
     let blocks = |index: &Postings| TenantWords::new(&index.file, 1).expect("segments").pages(&word("everywhere"));
     assert!(blocks(&whole).expect("counted") > 0, "a list of several blocks");
     for tenant in ["", "b"] {
-        for phrase in ["everywhere", "w0", "w1", "w17", "absent"] {
+        for phrase in ["everywhere", "only7", "w0", "w1", "w17", "absent"] {
             let all = Wanted { limit: 3_000, ..wanted(tenant, vec![word(phrase)]) };
             let [one, other] = [&joined, &whole].map(|index| search(index, &all, i64::MAX).expect("a search"));
             assert_eq!(one, other, "{tenant} {phrase}");
+            let number = file::tenant(&joined.file, tenant).expect("read").expect("a tenant");
+            let [one_count, other_count] = [&joined, &whole].map(|index| {
+                let words = TenantWords::new(&index.file, number).expect("segments");
+                words.count(&word(phrase)).expect("counted")
+            });
+            assert_eq!(one_count, other_count, "{tenant} {phrase}");
             assert_eq!(one.entries.is_empty(), phrase == "absent", "{phrase}");
             assert_eq!(one.statistics.parts, 1_500);
         }
     }
+}
+
+#[test]
+fn a_list_of_several_blocks_that_one_segment_has_alone_is_moved_whole() {
+    let mut index = index();
+    fill(&mut index, 1, (0..4_000).map(|at| (entry("", 1, at), "solo")).collect());
+    for seq in 2..9 {
+        fill(&mut index, seq, vec![(entry("", 2, seq), "tail")]);
+    }
+    assert_eq!(file::segments(&index.file).expect("read").len(), 1);
+    let words = TenantWords::new(&index.file, 1).expect("segments");
+    assert!(words.pages(&word("solo")).expect("counted") > 0, "it has several blocks");
+    assert_eq!(words.count(&word("solo")).expect("counted"), 4_000);
+    assert_eq!(words.having(&word("solo")).expect("a list").len(), 4_000);
 }
