@@ -16,9 +16,10 @@ use gemini_cli::parameters::{Excerpt, OutputBudget};
 use joyagent::parameters::{Envelope, Suffix};
 use longhand_core::policy;
 use longhand_model as model;
-use policy::preset::{self, named};
-pub use policy::preset::{Error, Preset};
-use policy::{Policy, Reader, Strategies};
+pub use policy::preset::Preset;
+use policy::preset::named;
+pub use policy::preset_file::Error;
+use policy::{Policy, Reader, Strategies, preset_file};
 use qwen_agent::parameters::{CountedTexts, NewestFirst, TurnsAndSteps};
 use std::sync::LazyLock;
 use suna::parameters::{ChatFormat, Groups, MiddleOut, PerRole, Strip};
@@ -43,7 +44,7 @@ static STRATEGIES: Strategies = Strategies {
 static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     strategies().supply();
     FILES.iter().fold(Vec::new(), |mut presets, (file, text)| {
-        let preset = preset::parse(text, &presets);
+        let preset = preset_file::parse(text, &presets);
         presets.push(preset.unwrap_or_else(|error| panic!("the embedded file {file}: {error}")));
         presets
     })
@@ -105,7 +106,7 @@ pub fn read(json: &str) -> serde_json::Result<Policy> {
 
 /// The preset of a file in TOML, which may extend one of these presets.
 pub fn parse(text: &str) -> Result<Preset, Error> {
-    preset::parse(text, all())
+    preset_file::parse(text, all())
 }
 
 /// The file of the preset with this name, which is found as by [`find`].

@@ -25,6 +25,7 @@ pub mod parameters;
 pub mod pairing;
 pub mod plan;
 pub mod preset;
+pub mod preset_file;
 pub mod prompt;
 pub mod provider_errors;
 pub mod prune;

@@ -1,9 +1,6 @@
 //! A preset: a policy with a name, its sources, and its deviations from the agent.
 
-mod file;
-
 use super::{Policy, Step};
-pub use file::{Error, parse};
 use std::collections::BTreeMap;
 
 /// A named, versioned policy.
@@ -14,11 +11,11 @@ pub struct Preset {
     /// One sentence for a list.
     pub description: String,
     /// Deliberate differences between Longhand and this agent, one sentence each.
-    deviations: Vec<String>,
+    pub(super) deviations: Vec<String>,
     /// Source of each value, by the path of a field in the policy's JSON. The source of a field applies to the fields
     /// inside it, unless a longer path has another one.
     pub sources: BTreeMap<String, String>,
-    policy: Policy,
+    pub(super) policy: Policy,
 }
 
 impl From<Policy> for Preset {
@@ -69,7 +66,7 @@ pub fn named<'a>(presets: &'a [Preset], name: &str) -> Option<&'a Preset> {
 }
 
 /// True if a field is at a path, or below it.
-fn covers(path: &str, field: &str) -> bool {
+pub(super) fn covers(path: &str, field: &str) -> bool {
     field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 

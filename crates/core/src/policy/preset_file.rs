@@ -5,7 +5,7 @@
 //! lists the fields that the policy does not have (TOML has no null), deviations replace those of the other preset, and
 //! its sources apply to all fields that the file does not change.
 
-use super::{Preset, covers, named};
+use super::preset::{Preset, covers, named};
 use crate::policy::Policy;
 use crate::policy::overrides::OverrideError;
 use serde::Deserialize;
