@@ -89,6 +89,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         compactions::STATEMENTS,
         digests::STATEMENTS,
         conversation::STATEMENTS,
+        ledger::read_ahead::STATEMENTS,
         requests::STATEMENTS,
         run_rows::STATEMENTS,
         runs::STATEMENTS,

@@ -1,8 +1,7 @@
 //! The parts of a commit, as lists of their words.
 
 use super::block::{self, Blocks, Column, List};
-use super::entries::Known;
-use super::find::role_number;
+use super::entries::{Known, role_number};
 use crate::error::Result;
 use crate::limits;
 use crate::model::part::PartBody;

@@ -3,6 +3,7 @@
 use super::block::{damaged, put, take};
 use crate::error::Result;
 use crate::model::Revision;
+use crate::model::message::Role;
 use crate::model::session::SessionKey;
 
 /// Entries of a row.
@@ -28,6 +29,16 @@ pub(super) struct Known {
     pub(super) is_derived: bool,
     /// Its whole words.
     pub(super) words: u32,
+}
+
+/// The number of a role in the index.
+pub(super) fn role_number(role: Role) -> u8 {
+    match role {
+        Role::User => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+        Role::System => 4,
+    }
 }
 
 /// Numbers near zero are short, also below it.

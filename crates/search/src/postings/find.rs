@@ -3,11 +3,11 @@
 //! Each clue's list is read by itself, and the lists are merged by the numbers of entries, the newest first. So a part's
 //! score needs nothing but the statistics that were counted with the lists, which may be those of several indexes.
 
+use super::entries::role_number;
 use super::lists::{List, TenantWords};
 use crate::engine::{self, Reader};
 use crate::error::Result;
 use crate::limits;
-use crate::model::message::Role;
 use crate::part::EntryKind;
 use crate::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
 use crate::words::{Rank, Scores, Statistics};
@@ -16,16 +16,6 @@ use std::collections::{BinaryHeap, HashMap};
 
 const TENANT: &str = "select id, parts, words from tenant where name = ?1";
 const LAST_ENTRY: &str = "select coalesce(max(last), 0) from segment";
-
-/// The number of a role in the index.
-pub(super) fn role_number(role: Role) -> u8 {
-    match role {
-        Role::User => 1,
-        Role::Assistant => 2,
-        Role::Tool => 3,
-        Role::System => 4,
-    }
-}
 
 /// The clues of a search, with the lists of those that are rare enough to be read.
 struct Clues<'w> {

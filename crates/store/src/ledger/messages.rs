@@ -37,7 +37,6 @@ macro_rules! select_message {
 pub(super) use select_message;
 
 const BY_ID: &str = select_message!("where m.public_id = ?2");
-const BY_IDS: &str = select_message!("where m.public_id in (select value from rarray(?2))");
 // Nothing is read of a message of another tenant.
 pub(crate) const IN_TENANT: &str =
     select_message!("where m.public_id = ?2 and s.tenant = (select tenant from session where id = ?3)");
@@ -73,7 +72,6 @@ const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
-    BY_IDS,
     IN_TENANT,
     BY_CLIENT,
     BY_REVISION,
@@ -408,21 +406,6 @@ pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, M
     fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
-}
-
-/// Those of some messages that are there, in no order, as they were written, and the ids of others that are there and would
-/// have been more than these bytes. The caller has bounded their number.
-pub(crate) fn those_of(
-    reader: &mut Reader<'_>,
-    ids: &[MessageId],
-    bytes: usize,
-) -> Result<(Vec<Message>, Vec<MessageId>)> {
-    let ids = List::of_bytes(ids.iter().map(|id| &id.0.as_bytes()[..]));
-    let rows = reader.all(engine::query(BY_IDS).bind(AsOf::Newest.last()).bind(ids))?;
-    let mut found = rows.iter().map(|row| Found::from_row(row, AsOf::Newest)).collect::<Result<Vec<_>>>()?;
-    let filled = fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(bytes))?;
-    let others = found.split_off(filled).into_iter().map(|found| found.message.id).collect();
-    Ok((found.into_iter().map(|found| found.message).collect(), others))
 }
 
 /// The message at a revision of a segment, as of `at`.

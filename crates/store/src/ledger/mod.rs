@@ -45,6 +45,7 @@ pub(crate) mod position;
 pub(crate) mod prompts;
 pub(crate) mod receipts;
 pub(crate) mod received;
+pub(crate) mod read_ahead;
 pub(crate) mod recent;
 pub(crate) mod requester;
 pub(crate) mod requests;

@@ -3,7 +3,7 @@
 use crate::engine::{self, Reader, Row};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::head::SessionKey;
-use crate::ledger::{codec, messages};
+use crate::ledger::{codec, messages, read_ahead};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody, EventKind};
@@ -141,7 +141,7 @@ impl ReadMessages {
         let mut ids: Vec<MessageId> = closed.filter(|id| !self.read.contains_key(id)).take(READ_TOGETHER).collect();
         ids.sort_unstable();
         ids.dedup();
-        match messages::those_of(reader, &ids, limits::SEARCH_BATCH_BYTES) {
+        match read_ahead::those_of(reader, &ids, limits::SEARCH_BATCH_BYTES) {
             Ok((found, others)) => {
                 let gone = ids.into_iter().filter(|id| !others.contains(id)).map(|id| (id, None));
                 self.read.extend(gone);
