@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Entries asked for per page.
 pub(super) const PAGE_SIZE: i32 = 200;
-/// The time in which a command tries a call again while the daemon does not answer: its restart takes moments.
-const RETRY: Duration = Duration::from_secs(10);
+/// The seconds in which a command tries a call again while the daemon does not answer: its restart takes moments.
+const RETRY_SECONDS: u64 = 10;
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
@@ -38,6 +38,9 @@ pub(super) struct Globals {
     /// Number of the run on whose behalf changes are made: they are refused once it is not the session's active one
     #[arg(long, global = true, env = "LONGHAND_RUN", value_name = "EPOCH")]
     pub(super) run: Option<i64>,
+    /// Seconds in which a call is tried again while the daemon does not answer or cannot serve it
+    #[arg(long, global = true, env = "LONGHAND_RETRY", default_value_t = RETRY_SECONDS, value_name = "SECONDS")]
+    pub(super) retry: u64,
     /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub(super) color: clap::ColorChoice,
@@ -48,7 +51,7 @@ pub(super) struct Globals {
 
 impl Globals {
     pub(super) async fn client(&self) -> Result<Client, Error> {
-        connect(self.target()?, &self.actor).await
+        Ok(connect(self.target()?, &self.actor).await?.with_retry(Duration::from_secs(self.retry)))
     }
 
     /// The daemon to ask, with what proves who asks.
@@ -74,5 +77,5 @@ impl Globals {
 
 /// Connects a command to a daemon. A command waits for its answers as long as a person does.
 pub(super) async fn connect(target: Target, actor: &str) -> Result<Client, Error> {
-    Ok(Client::connect_to(target, actor).await?.with_retry(RETRY).with_timeout(None))
+    Ok(Client::connect_to(target, actor).await?.with_retry(Duration::from_secs(RETRY_SECONDS)).with_timeout(None))
 }

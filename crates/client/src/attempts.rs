@@ -11,19 +11,19 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// The times at which a call is tried again, and the time that it has in all.
 #[derive(Debug)]
 pub(crate) struct Attempts {
+    /// The time after the first failure in which another attempt may begin; none for no end.
     retry: Option<Duration>,
-    /// After it no attempt begins; none for no end.
-    last: Option<Instant>,
+    first_failure: Option<Instant>,
     /// The end of the call; none for no end.
     end: Option<Instant>,
     delay: Duration,
 }
 
 impl Attempts {
-    /// Attempts from now on: as long as one may begin, and the time for all of them; none for no end.
+    /// Attempts from now on: how long after a failure another one may begin, and the time for all of them; none for no end.
     pub(crate) fn new(retry: Option<Duration>, timeout: Option<Duration>) -> Self {
         let after = |time: Option<Duration>| Instant::now().checked_add(time?);
-        Self { retry, last: after(retry), end: after(timeout), delay: DELAYS.0 }
+        Self { retry, first_failure: None, end: after(timeout), delay: DELAYS.0 }
     }
 
     /// The daemon has answered: what fails from now on is another failure.
@@ -51,8 +51,11 @@ impl Attempts {
             return Err(failure);
         }
         let wait = failure.retry_after().unwrap_or_else(|| self.delay.mul_f64(rand::random_range(0.5..1.0)));
+        // A peer that is gone without a word is noticed late: what the first attempt took does not count.
+        let first = *self.first_failure.get_or_insert_with(Instant::now);
+        let last = self.retry.and_then(|retry| first.checked_add(retry));
         let at = Instant::now() + wait;
-        if [self.last, self.end].into_iter().flatten().any(|end| at > end) {
+        if [last, self.end].into_iter().flatten().any(|end| at > end) {
             return Err(failure);
         }
         self.delay = (2 * self.delay).min(DELAYS.1);
@@ -82,6 +85,15 @@ mod tests {
         assert!(began.elapsed() <= Duration::from_secs(30) && began.elapsed() > Duration::from_secs(27));
         attempts.begin_again();
         assert!(attempts.next(lost(true), true).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_fails_late_is_repeated_too() {
+        let mut attempts = Attempts::new(Some(Duration::from_secs(10)), None);
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert!(attempts.next(lost(true), true).is_ok());
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(attempts.next(lost(true), true).is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,23 +1,24 @@
 //! A daemon, and its calls.
 
 use crate::attempts::Attempts;
+use crate::body::{self, Bodies};
 use crate::connection;
 use crate::error::{Error, Result};
 use crate::repeat::{extra_time, identify, is_repeatable};
 use crate::stream::Stream;
 use crate::target::Target;
+use bytes::Bytes;
 use longhand_protocol as v1;
-use longhand_protocol::call::{Call, ClientStreaming, ServerStreaming, Unary};
-use longhand_protocol::codec::BoundedCodec;
+use longhand_protocol::call::{ClientStreaming, ServerStreaming, Unary};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::Request;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::codegen::tokio_stream::Stream as Frames;
+use tonic::codegen::tokio_stream::{Stream as Frames, StreamExt as _};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
+use tonic::{Request, Streaming};
 
 /// The version of this client.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -121,15 +122,9 @@ impl Client {
     pub async fn call<R: Unary>(&self, mut request: R) -> Result<R::Answer> {
         identify(&mut request);
         let is_repeatable = is_repeatable(&mut request);
-        let mut attempts = self.attempts(extra_time(&request));
-        loop {
-            let attempt = self.unary(request.clone(), attempts.left());
-            let failure = match attempts.within(attempt).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            tokio::time::sleep_until(attempts.next(failure, is_repeatable)?).await;
-        }
+        let attempts = self.attempts(extra_time(&request));
+        let answer = self.repeat(R::PATH, request.encode_to_vec().into(), is_repeatable, attempts).await?;
+        Ok(body::decode(answer)?)
     }
 
     /// The answers of one call, without another attempt. They have no end by time.
@@ -138,9 +133,7 @@ impl Client {
     ///
     /// What the call ends with.
     pub async fn stream<R: ServerStreaming>(&self, request: R) -> Result<Stream<R::Answer>> {
-        let codec = BoundedCodec::<R, R::Answer>::default();
-        let answers = self.ready().await?.server_streaming(self.request(request), path::<R>(), codec).await?;
-        Ok(Stream::new(answers.into_inner()))
+        Ok(Stream::new(self.stream_bodies(R::PATH, request.encode_to_vec().into()).await?))
     }
 
     /// A client that connects once it is used.
@@ -170,18 +163,40 @@ impl Client {
         &self,
         frames: impl Frames<Item = R> + Send + 'static,
     ) -> Result<R::Answer> {
-        let codec = BoundedCodec::<R, R::Answer>::default();
-        let answer = self.ready().await?.client_streaming(self.request(frames), path::<R>(), codec).await?;
-        Ok(answer.into_inner())
+        let bodies = frames.map(|frame| Bytes::from(frame.encode_to_vec()));
+        let path = PathAndQuery::from_static(R::PATH);
+        let answer = self.ready().await?.client_streaming(self.request(bodies), path, Bodies).await?;
+        Ok(body::decode(answer.into_inner())?)
     }
 
-    async fn unary<R: Unary>(&self, request: R, left: Option<Duration>) -> Result<R::Answer> {
-        let mut request = self.request(request);
+    async fn repeat(
+        &self,
+        path: &'static str,
+        body: Bytes,
+        is_repeatable: bool,
+        mut attempts: Attempts,
+    ) -> Result<Bytes> {
+        loop {
+            let attempt = self.unary(path, body.clone(), attempts.left());
+            let failure = match attempts.within(attempt).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            tokio::time::sleep_until(attempts.next(failure, is_repeatable)?).await;
+        }
+    }
+
+    async fn unary(&self, path: &'static str, body: Bytes, left: Option<Duration>) -> Result<Bytes> {
+        let mut request = self.request(body);
         if let Some(left) = left {
             request.set_timeout(left);
         }
-        let codec = BoundedCodec::<R, R::Answer>::default();
-        Ok(self.ready().await?.unary(request, path::<R>(), codec).await?.into_inner())
+        Ok(self.ready().await?.unary(request, PathAndQuery::from_static(path), Bodies).await?.into_inner())
+    }
+
+    async fn stream_bodies(&self, path: &'static str, body: Bytes) -> Result<Streaming<Bytes>> {
+        let path = PathAndQuery::from_static(path);
+        Ok(self.ready().await?.server_streaming(self.request(body), path, Bodies).await?.into_inner())
     }
 
     /// The library's side of the connection, once it can take a call.
@@ -196,10 +211,6 @@ impl Client {
         *request.metadata_mut() = MetadataMap::clone(&self.headers);
         request
     }
-}
-
-fn path<R: Call>() -> PathAndQuery {
-    PathAndQuery::from_static(R::PATH)
 }
 
 fn is_same_protocol(one: &str, other: &str) -> bool {

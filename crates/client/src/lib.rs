@@ -63,6 +63,7 @@
 
 pub mod address;
 mod attempts;
+mod body;
 mod client;
 mod connection;
 mod error;

@@ -22,7 +22,7 @@ pub(crate) fn identify<R: Call>(request: &mut R) {
     }
 }
 
-/// False for a call that would make something else each time that it is sent.
+/// False for a call that would make something else each time that it is sent, or end with another answer.
 pub(crate) fn is_repeatable<R: Call>(request: &mut R) -> bool {
     if request.request_id().is_some_and(|id| !id.is_empty()) {
         return true;
@@ -31,7 +31,12 @@ pub(crate) fn is_repeatable<R: Call>(request: &mut R) -> bool {
         || downcast::<v1::ForkSessionRequest>(request).is_some_and(|new| new.client_id.is_none())
         || downcast::<v1::CreateAccessTokenRequest>(request).is_some()
         || downcast::<v1::CreateConsoleLinkRequest>(request).is_some();
-    !makes_another
+    // The next attempt takes another task, or finds none where the first one ended it.
+    let ends_a_task = downcast::<v1::LeaseSummaryTaskRequest>(request).is_some()
+        || downcast::<v1::CompleteSummaryTaskRequest>(request).is_some()
+        || downcast::<v1::DelegateSummaryTaskRequest>(request).is_some()
+        || downcast::<v1::FailSummaryTaskRequest>(request).is_some();
+    !makes_another && !ends_a_task
 }
 
 /// The time that a request has the daemon wait for something, or work on it.
@@ -76,6 +81,7 @@ mod tests {
         assert_eq!(cancel.request_id, "");
         let mut create = v1::CreateSessionRequest::default();
         assert!(!is_repeatable(&mut create));
+        assert!(!is_repeatable(&mut v1::CompleteSummaryTaskRequest::default()));
         create.client_id = Some("mine".to_owned());
         assert!(is_repeatable(&mut create) && is_repeatable(&mut append));
     }

@@ -3,6 +3,7 @@
 use super::{assert_page, line, rust, sentence};
 use crate::tidy::sources;
 use longhand::policy::{LevelPolicy, Policy, Prune, Summarize};
+use longhand::presets;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -129,6 +130,30 @@ impl Reference {
         }
     }
 
+    /// The strategies that only agents have, among the values of an enum: their readers are listed beside the presets.
+    fn strategies(&mut self, of: &str) {
+        let strategies = presets::strategies();
+        let (kind, readers): (_, Vec<&str>) = match of {
+            "Omission" => ("omission", strategies.omissions.iter().map(|reader| reader.name).collect()),
+            "CountPer" => ("count", strategies.counts.iter().map(|reader| reader.name).collect()),
+            "Replacement" => ("excerpt", strategies.excerpts.iter().map(|reader| reader.name).collect()),
+            _ => return,
+        };
+        let source = &sources("crates")["crates/presets/src/lib.rs"];
+        let reader = Regex::new(&format!(r"Reader::{kind}::<(\w+)>")).expect("a pattern");
+        let types: Vec<&str> =
+            reader.captures_iter(source).map(|found| found.get(1).map_or("", |name| name.as_str())).collect();
+        assert_eq!(types.len(), readers.len(), "{of}");
+        for (name, type_name) in readers.into_iter().zip(types) {
+            let attributes = match self.types.get(type_name) {
+                Some(Item::Struct(item)) => item.attrs.clone(),
+                _ => Vec::new(),
+            };
+            let of = format!("[{type_name}](#{})", type_name.to_lowercase());
+            self.row(name, &of, "", &rust::documented(&attributes));
+        }
+    }
+
     fn section(&mut self, name: &str, defaults: Option<&Value>) {
         let item = self.types.get(name).cloned().expect("a type");
         let (Item::Struct(syn::ItemStruct { attrs, .. }) | Item::Enum(syn::ItemEnum { attrs, .. })) = &item else {
@@ -142,7 +167,7 @@ impl Reference {
             }
             Item::Enum(item) => {
                 self.text.push_str("\nOne of:\n\n| value | type | default | meaning |\n| --- | --- | --- | --- |\n");
-                for variant in &item.variants {
+                for variant in item.variants.iter().filter(|variant| serde(&variant.attrs, "skip").is_none()) {
                     let name =
                         serde(&variant.attrs, "rename").unwrap_or_else(|| snake_case(&variant.ident.to_string()));
                     let meaning = rust::documented(&variant.attrs);
@@ -158,6 +183,7 @@ impl Reference {
                         }
                     }
                 }
+                self.strategies(name);
             }
             _ => {}
         }

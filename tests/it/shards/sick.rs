@@ -71,7 +71,7 @@ fn a_revoked_token_opens_nothing_at_a_daemon_that_lost_the_database() {
     let secret = created[0]["secret"].as_str().expect("a secret").to_owned();
     let other = serve_as(homes[1].path(), &postgres::url(&address), "", &["--listen", "127.0.0.1:0"]);
     let url = url(&other);
-    let reads = || remote(homes[0].path(), &["show", "kept"], &url, &secret);
+    let reads = || remote(homes[0].path(), &["show", "kept", "--retry", "0"], &url, &secret);
     // It reads the tokens now and then.
     assert!((0..400).any(|_| reads().status.success()), "{:?}", reads());
 
@@ -131,7 +131,7 @@ fn a_commit_that_no_standby_confirmed_is_no_success() {
     create(&daemon, "alone");
     server.sql("postgres", "alter system set synchronous_standby_names = 'nobody'").expect("set");
     server.sql("postgres", "select pg_reload_conf()").expect("loaded");
-    let mut waiting = daemon.command(&["append", "alone", "the quokka was here"]);
+    let mut waiting = daemon.command(&["append", "alone", "the quokka was here", "--retry", "0"]);
     let waiting = waiting.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
     let cancel = "select count(pg_cancel_backend(pid)) > 0 from pg_stat_activity \
         where wait_event = 'SyncRep' and pid in (select pid from lh.shard)";
