@@ -100,7 +100,7 @@ fn part(number: usize, text: &str) -> Part {
         above: [owner].into(),
         message: (number % SESSION_MESSAGES) as i64 + 1,
         number: 1,
-        role: if number % 2 == 0 { Role::User } else { Role::Assistant },
+        role: if number.is_multiple_of(2) { Role::User } else { Role::Assistant },
         is_derived: false,
         time: Timestamp(1_700_000_000_000_000 + number as i64 * 1_000_000),
         kind: EntryKind::Text,
@@ -115,7 +115,7 @@ fn fill(folder: &Path, texts: &[String], commit: usize) -> Postings {
     for (number, texts) in texts.chunks(commit).enumerate() {
         let parts = texts.iter().enumerate().map(|(at, text)| part(number * commit + at, text));
         let progress = Progress { store: Uuid::nil(), seq: number as i64 + 1, hash: vec![1; 32] };
-        index.add(&progress, &parts.collect::<Vec<_>>()).expect("added");
+        index.add(number as i64, &progress, &parts.collect::<Vec<_>>()).expect("added");
     }
     index
 }

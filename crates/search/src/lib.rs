@@ -3,7 +3,9 @@
 //! An index only follows from the log of a store: it can be thrown away and filled again. [`IndexWriter`] is the one that
 //! fills it, [`IndexReader`] a look at what is in it, and everything else here is what they are told and say. What a word
 //! is, and what it says for a part, is decided in `longhand_words`, the same for each index. [`Postings`] is the one
-//! that there is: lists of words in a file of SQLite. Another one implements the two traits, and nothing else changes.
+//! that there is: lists of words in a file of SQLite. Another one implements the two traits, and is opened where this one
+//! is, which no trait says: by `Postings::open` in `longhand_store`'s `search::indexer`, and by `PostingsReader::new` in
+//! its `search::handle`.
 
 use longhand_engine::{self as engine, error};
 use longhand_model as model;
@@ -33,13 +35,14 @@ pub trait IndexWriter {
     /// `Error::Corrupt` for an index that is damaged: it has to be made anew.
     fn progress(&self) -> error::Result<Option<Progress>>;
 
-    /// Adds parts, in the order in which they came, and notes how far the index is: both or neither. What has no word is
-    /// left out. Parts of an event that the index has are not added again.
+    /// Adds the parts of the events after one, in the order in which they came, and notes how far the index is: both or
+    /// neither. What has no word is left out. An index that is beyond that event already stays as it is, so that an
+    /// attempt whose answer was lost can be repeated with more events. Returns how far the index is.
     ///
     /// # Errors
     ///
     /// As for `progress`, and what a full or failing disk says.
-    fn add(&mut self, progress: &Progress, parts: &[Part]) -> error::Result<()>;
+    fn add(&mut self, after: model::Seq, progress: &Progress, parts: &[Part]) -> error::Result<Progress>;
 
     /// Removes what was erased, so that no search finds it. True if something was there.
     ///

@@ -15,6 +15,13 @@ use std::sync::Arc;
 /// Words that are known from one commit to the next, of which most of a text consists.
 const WORDS_KEPT: usize = 16_384;
 
+/// Entries for which memory is kept from one commit to the next: a usual page has fewer.
+const ENTRIES_KEPT: usize = 4_096;
+/// The same of words in them: about those of a page of `limits::SEARCH_BATCH_BYTES`.
+const OCCURRENCES_KEPT: usize = 524_288;
+/// The same of lists.
+const SLOTS_KEPT: usize = 65_536;
+
 /// The number of what is not looked for yet.
 const UNKNOWN: u32 = u32::MAX;
 /// The number of the stem of a word that is its own.
@@ -80,7 +87,7 @@ struct Slot {
     count: u32,
 }
 
-/// The parts of a commit. It keeps its memory for the next one.
+/// The parts of a commit. It keeps memory for the next one, as much as a usual one needs.
 #[derive(Default)]
 pub(super) struct Batch {
     vocabulary: Vocabulary,
@@ -99,15 +106,25 @@ pub(super) struct Batch {
 impl Batch {
     /// Begins a batch.
     pub(super) fn begin(&mut self) {
+        self.end();
+        self.turn += 1;
+    }
+
+    /// Ends a batch: what a large one needed is given back, since the next one may be long in coming.
+    pub(super) fn end(&mut self) {
         if self.vocabulary.words.len() > WORDS_KEPT {
             self.vocabulary = Vocabulary::default();
         }
-        self.turn += 1;
         self.entries.clear();
+        self.entries.shrink_to(ENTRIES_KEPT);
         self.tenants.clear();
+        self.tenants.shrink_to(ENTRIES_KEPT);
         self.occurrences.clear();
+        self.occurrences.shrink_to(OCCURRENCES_KEPT);
         self.slots.clear();
+        self.slots.shrink_to(SLOTS_KEPT);
         self.numbers.clear();
+        self.numbers.shrink_to(SLOTS_KEPT);
     }
 
     /// Adds a part, unless it has no word.
@@ -252,5 +269,30 @@ impl Batch {
     /// Forgets the words that it knows.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_batch_gives_its_memory_back() {
+        let mut batch = Batch::default();
+        batch.begin();
+        for at in 0..SLOTS_KEPT * 3 {
+            batch.note(0, Column::Whole, &at.to_be_bytes(), 0);
+        }
+        let word = batch.vocabulary.number(b"word");
+        for _ in 0..=OCCURRENCES_KEPT {
+            batch.note_number(0, Column::Whole, word, 0);
+        }
+        assert!(batch.occurrences.capacity() > OCCURRENCES_KEPT && batch.slots.capacity() > SLOTS_KEPT);
+        batch.end();
+        assert_eq!(batch.vocabulary.words.capacity(), 0);
+        assert!(batch.occurrences.capacity() <= OCCURRENCES_KEPT, "{}", batch.occurrences.capacity());
+        assert!(batch.slots.capacity() <= SLOTS_KEPT, "{}", batch.slots.capacity());
+        // A map has room for more than it is asked for.
+        assert!(batch.numbers.capacity() <= SLOTS_KEPT * 2, "{}", batch.numbers.capacity());
     }
 }

@@ -2,6 +2,13 @@
 //!
 //! Each commit adds a segment: lists of the words of its entries, in blocks. Neighbouring segments of about one size become
 //! one, up to a size, so that a word is looked for in few of them, and what is erased concerns one of them.
+//!
+//! How many there are at most follows from `next_join`. A segment is closed if it does not fit into one with the next: as
+//! the next only grows, it stays so. Of all bytes each is in two such pairs at most, so there are two closed segments for
+//! each largest size of bytes. The others are fewer than `SEGMENTS_JOINED` for each level that the newest segment can
+//! have: when it has a level, no more are left of what is not higher, and until it has it again, only closed ones come to
+//! that level. A newest segment of a level has all of `SEGMENTS_JOINED` of the level below, so levels rise with the
+//! logarithm of the commits. An erasure makes segments smaller, and leaves their number as it is.
 
 use super::batch::Batch;
 use super::block::{Blocks, Entries, List, Record, Records};
@@ -10,6 +17,7 @@ use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use uuid::Uuid;
 
 /// The version of the index's form and of the words in it: an index of another version is made anew.
@@ -219,23 +227,32 @@ fn write_segment(
 pub(super) fn join(conn: &Connection) -> Result<()> {
     loop {
         let segments = segments(conn)?;
-        let Some(newest) = segments.last() else { return Ok(()) };
-        let of_level = segments.iter().rev().take_while(|segment| segment.level == newest.level).count();
-        if of_level < SEGMENTS_JOINED {
-            return Ok(());
-        }
-        let of_level = &segments[segments.len() - of_level..];
-        let mut bytes = 0;
-        let fitting = of_level.iter().take_while(|segment| {
-            bytes += segment.bytes;
-            bytes <= SEGMENT_BYTES_MAX
-        });
-        let fitting = fitting.count();
-        if fitting < 2 {
-            return Ok(());
-        }
-        transaction(conn, |conn| rewrite(conn, &of_level[..fitting], newest.level + 1, &[]))?;
+        let Some((joined, level)) = next_join(&segments) else { return Ok(()) };
+        transaction(conn, |conn| rewrite(conn, &segments[joined], level, &[]))?;
     }
+}
+
+/// The segments that are to become one, and its level; none if there are few enough.
+fn next_join(segments: &[Segment]) -> Option<(Range<usize>, i64)> {
+    let level = segments.last()?.level;
+    // Lower ones stand before it where they did not fit: what is before them would be left alone otherwise.
+    let upto_level = segments.iter().rev().take_while(|segment| segment.level <= level).count();
+    let mut begin = segments.len() - upto_level;
+    // What does not fit together with its next one never will.
+    while let [one, next, ..] = &segments[begin..]
+        && one.bytes + next.bytes > SEGMENT_BYTES_MAX
+    {
+        begin += 1;
+    }
+    if segments.len() - begin < SEGMENTS_JOINED {
+        return None;
+    }
+    let mut bytes = 0;
+    let fitting = segments[begin..].iter().take_while(|segment| {
+        bytes += segment.bytes;
+        bytes <= SEGMENT_BYTES_MAX
+    });
+    Some((begin..begin + fitting.count(), level + 1))
 }
 
 /// Removes entries from a segment, in one commit.
@@ -349,6 +366,73 @@ impl<'b> Source<'b> {
                 Some(block) => self.records = Records::new(block),
                 None => return Ok(()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Adds a commit of this size to segments, and joins them.
+    fn commit(segments: &mut Vec<Segment>, bytes: i64) {
+        let at = segments.last().map_or(1, |newest| newest.last + 1);
+        segments.push(Segment { first: at, last: at, number: at, level: 0, bytes });
+        while let Some((joined, level)) = next_join(segments) {
+            let (oldest, newest) = (segments[joined.start], segments[joined.end - 1]);
+            let bytes = segments[joined.clone()].iter().map(|segment| segment.bytes).sum();
+            assert!(joined.len() >= 2 && bytes <= SEGMENT_BYTES_MAX, "{joined:?} of {bytes} bytes");
+            segments.splice(joined, [Segment { last: newest.last, level, bytes, ..oldest }]);
+        }
+    }
+
+    /// The segments that there may be.
+    fn segments_max(commits: usize, bytes: i64) -> i64 {
+        let levels = 1 + i64::from(commits.max(1).ilog(SEGMENTS_JOINED));
+        2 * bytes / SEGMENT_BYTES_MAX + (SEGMENTS_JOINED as i64 - 1) * levels
+    }
+
+    /// Commits of one kind: small ones, those of an import, and some that are larger than a segment may be.
+    fn commits() -> impl Strategy<Value = Vec<i64>> {
+        let sizes = prop::sample::select(vec![100_i64, 10_000, 1 << 20, 3 << 20, 8 << 20, 9 << 20, 15 << 20, 17 << 20]);
+        let run = (sizes, 1..60_usize).prop_flat_map(|(size, count)| prop::collection::vec(size / 2..=size, 1..=count));
+        prop::collection::vec(run, 1..20).prop_map(|runs| runs.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn segments_stay_few_whatever_sizes_come(commits in commits()) {
+            let (mut segments, mut bytes) = (Vec::new(), 0);
+            for (before, size) in commits.into_iter().enumerate() {
+                commit(&mut segments, size);
+                bytes += size;
+                let (count, most) = (segments.len() as i64, segments_max(before + 1, bytes));
+                prop_assert!(count <= most, "{count} of {most} after {before} and one: {segments:?}");
+                prop_assert_eq!(segments.iter().map(|segment| segment.bytes).sum::<i64>(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn small_commits_are_joined_behind_full_segments() {
+        // Two full segments of the level of the small ones, and between them some that were not joined yet.
+        let full = [SEGMENT_BYTES_MAX - 1; 2];
+        let few = [1_000; 7];
+        let commits = full.into_iter().chain(few).chain(full).chain(std::iter::repeat_n(1_000, 20_000));
+        let mut segments = Vec::new();
+        commits.for_each(|bytes| commit(&mut segments, bytes));
+        assert!(segments.len() < 50, "{}", segments.len());
+    }
+
+    #[test]
+    fn small_commits_between_full_segments_are_joined() {
+        let (mut segments, mut bytes) = (Vec::new(), 0);
+        for at in 0..60 * 40 {
+            let size = if at % 60 == 59 { SEGMENT_BYTES_MAX - 1 } else { 1_000 };
+            commit(&mut segments, size);
+            bytes += size;
+            assert!(segments.len() as i64 <= segments_max(at + 1, bytes), "{} after {at}", segments.len());
         }
     }
 }

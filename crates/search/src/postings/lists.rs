@@ -10,7 +10,6 @@ use crate::limits;
 use crate::wanted::{OwnRange, Phrase, Wanted};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 const BLOCK_OF: &str = "select start, data from block where segment = ?1 and start <= ?2 order by start desc limit 1";
 const BLOCKS_BEHIND: &str = "select data from block where segment = ?1 and start > ?2 and start < ?3 order by start";
@@ -22,6 +21,31 @@ const ENTRIES_OF_BLOCK: u64 = 1_000;
 
 /// Entries in the order of their numbers, and how often each has a clue.
 pub(super) type List = Vec<(i64, u32)>;
+
+/// The entries that are looked at.
+#[derive(Clone, Copy)]
+struct Ids<'a> {
+    first: i64,
+    last: i64,
+    /// If only some of them are: these, in the order of their numbers.
+    among: Option<&'a [i64]>,
+}
+
+impl<'a> Ids<'a> {
+    const ALL: Self = Self { first: 0, last: i64::MAX, among: None };
+
+    /// Some entries in a segment; none if none of them is in it.
+    fn among(ids: &'a [i64], segment: &Segment) -> Option<Self> {
+        let begin = ids.partition_point(|id| *id < segment.first);
+        let end = ids.partition_point(|id| *id <= segment.last);
+        let here = ids.get(begin..end)?;
+        Some(Self { first: *here.first()?, last: *here.last()?, among: Some(here) })
+    }
+
+    fn has(&self, id: i64) -> bool {
+        (self.first..=self.last).contains(&id) && self.among.is_none_or(|among| among.binary_search(&id).is_ok())
+    }
+}
 
 /// Where a word is: entries and places in them, ascending.
 type Places = Vec<(i64, u32)>;
@@ -55,22 +79,15 @@ impl<'c> TenantWords<'c> {
 
     /// All entries that have a clue.
     pub(super) fn having(&self, clue: &Phrase) -> Result<List> {
-        self.having_between(clue, &(0..=i64::MAX))
-    }
-
-    /// The same of entries between two.
-    fn having_between(&self, clue: &Phrase, ids: &RangeInclusive<i64>) -> Result<List> {
         check(clue)?;
         let mut list = List::new();
-        for segment in
-            self.segments.iter().filter(|segment| ids.start() <= &segment.last && ids.end() >= &segment.first)
-        {
-            list.extend(self.having_in(segment, clue, ids)?);
+        for segment in &self.segments {
+            list.extend(self.having_in(segment, clue, Ids::ALL)?);
         }
         Ok(list)
     }
 
-    fn having_in(&self, segment: &Segment, clue: &Phrase, ids: &RangeInclusive<i64>) -> Result<List> {
+    fn having_in(&self, segment: &Segment, clue: &Phrase, ids: Ids<'_>) -> Result<List> {
         if let Some(word) = clue.counted() {
             return self.counted(segment, columns_of(clue), word, ids);
         }
@@ -132,9 +149,13 @@ impl<'c> TenantWords<'c> {
 
     /// The entries that have a clue among few entries, in the order of their numbers.
     pub(super) fn having_among(&self, clue: &Phrase, among: &[i64]) -> Result<List> {
-        let (Some(first), Some(last)) = (among.first(), among.last()) else { return Ok(List::new()) };
-        let mut list = self.having_between(clue, &(*first..=*last))?;
-        list.retain(|(id, _)| among.binary_search(id).is_ok());
+        check(clue)?;
+        let mut list = List::new();
+        for segment in &self.segments {
+            if let Some(here) = Ids::among(among, segment) {
+                list.extend(self.having_in(segment, clue, here)?);
+            }
+        }
         Ok(list)
     }
 
@@ -146,19 +167,14 @@ impl<'c> TenantWords<'c> {
 
     /// The newest entries, up to one of them, newest first.
     pub(super) fn newest(&self, upto: i64, most: usize) -> Result<Vec<i64>> {
-        let all = |segment: &Segment, ids: &_| self.counted(segment, &[Column::All], "", ids);
+        let all = |segment: &Segment, ids: Ids<'_>| self.counted(segment, &[Column::All], "", ids);
         Ok(self.newest_of(upto, most, all)?.into_iter().rev().map(|(id, _)| id).collect())
     }
 
-    fn newest_of(
-        &self,
-        upto: i64,
-        most: usize,
-        of: impl Fn(&Segment, &RangeInclusive<i64>) -> Result<List>,
-    ) -> Result<List> {
+    fn newest_of(&self, upto: i64, most: usize, of: impl Fn(&Segment, Ids<'_>) -> Result<List>) -> Result<List> {
         let mut newest = List::new();
         for segment in self.segments.iter().rev().filter(|segment| segment.first <= upto) {
-            newest.extend(of(segment, &(segment.first..=upto))?.into_iter().rev().map(|(id, _)| (id, 1)));
+            newest.extend(of(segment, Ids { last: upto, ..Ids::ALL })?.into_iter().rev().map(|(id, _)| (id, 1)));
             if newest.len() >= most {
                 break;
             }
@@ -170,7 +186,7 @@ impl<'c> TenantWords<'c> {
 
     /// True if an entry has a clue.
     pub(super) fn has(&self, id: i64, clue: &Phrase) -> Result<bool> {
-        Ok(!self.having_between(clue, &(id..=id))?.is_empty())
+        Ok(!self.having_among(clue, &[id])?.is_empty())
     }
 
     /// The entries within the sessions and tools that are searched, in the order of their numbers; none if those restrict
@@ -199,7 +215,7 @@ impl<'c> TenantWords<'c> {
     fn scoped(&self, word: &str) -> Result<Vec<i64>> {
         let mut ids = Vec::new();
         for segment in &self.segments {
-            let list = self.counted(segment, &[Column::Scope], word, &(0..=i64::MAX))?;
+            let list = self.counted(segment, &[Column::Scope], word, Ids::ALL)?;
             ids.extend(list.into_iter().map(|(id, _)| id));
         }
         Ok(ids)
@@ -207,7 +223,7 @@ impl<'c> TenantWords<'c> {
 
     /// The entries of a session in a segment, in the order of their numbers.
     pub(super) fn of_session(&self, segment: &Segment, session: i64) -> Result<Vec<i64>> {
-        let list = self.counted(segment, &[Column::Scope], &format!("s{session}"), &(0..=i64::MAX))?;
+        let list = self.counted(segment, &[Column::Scope], &format!("s{session}"), Ids::ALL)?;
         Ok(list.into_iter().map(|(id, _)| id).collect())
     }
 
@@ -256,7 +272,7 @@ impl<'c> TenantWords<'c> {
     }
 
     /// The entries of a segment that have a word in one of some columns, and how often.
-    fn counted(&self, segment: &Segment, columns: &[Column], word: &str, ids: &RangeInclusive<i64>) -> Result<List> {
+    fn counted(&self, segment: &Segment, columns: &[Column], word: &str, ids: Ids<'_>) -> Result<List> {
         let mut list = List::new();
         for column in columns {
             let key = block::key(self.tenant, *column, word.as_bytes());
@@ -279,7 +295,7 @@ impl<'c> TenantWords<'c> {
     }
 
     /// Where a sequence is in a segment: the places of its first words.
-    fn places_of(&self, segment: &Segment, sequence: &Sequence<'_>, ids: &RangeInclusive<i64>) -> Result<Places> {
+    fn places_of(&self, segment: &Segment, sequence: &Sequence<'_>, ids: Ids<'_>) -> Result<Places> {
         let Sequence { column, words, is_prefix } = sequence;
         let mut found: Option<Places> = None;
         for (at, word) in words.iter().enumerate() {
@@ -303,23 +319,23 @@ impl<'c> TenantWords<'c> {
         Ok(found.unwrap_or_default())
     }
 
-    /// Calls `each` with the entries of a key between two, or of all keys that begin with it.
+    /// Calls `each` with those of some entries that have a key, or a key that begins with it.
     fn entries(
         &self,
         segment: &Segment,
         key: &[u8],
-        ids: &RangeInclusive<i64>,
+        ids: Ids<'_>,
         is_prefix: bool,
         mut each: impl FnMut(&Listed<'_>) -> Result<()>,
     ) -> Result<()> {
-        let from = (*ids.start() > segment.first).then_some(*ids.start());
+        let from = (ids.first > segment.first).then_some(ids.first);
         self.records(segment, key, from, is_prefix, |key, _, list| {
             let mut entries = Entries::new(key, segment.first, list);
             while let Some(listed) = entries.next()? {
-                if listed.id > *ids.end() {
+                if listed.id > ids.last {
                     return Ok(is_prefix);
                 }
-                if listed.id >= *ids.start() {
+                if ids.has(listed.id) {
                     each(&listed)?;
                 }
             }

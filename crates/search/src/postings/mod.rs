@@ -17,6 +17,7 @@ use crate::engine::gaps::{self, Gaps};
 use crate::engine::{Connection, Reader, checkpoint};
 use crate::error::{Error, Result};
 use crate::forgotten::{Erased, Forgotten};
+use crate::model::Seq;
 use crate::model::session::SessionKey;
 use crate::part::Part;
 use crate::progress::Progress;
@@ -24,6 +25,7 @@ use crate::telemetry::failpoint;
 use crate::wanted::{Census, Found, Wanted};
 use crate::{IndexReader, IndexWriter};
 use batch::Batch;
+use file::Segment;
 use lists::TenantWords;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,6 +34,8 @@ use std::path::Path;
 pub struct Postings {
     file: Connection,
     batch: Batch,
+    /// Joins in a row that failed.
+    failed_joins: u32,
 }
 
 impl Postings {
@@ -42,7 +46,27 @@ impl Postings {
     /// `Error::Corrupt` for a file that is damaged.
     pub fn open(directory: &Path) -> Result<Option<Self>> {
         let file = connect::connect_search_writer(directory)?;
-        Ok(file::prepare(&file)?.then_some(Self { file, batch: Batch::default() }))
+        Ok(file::prepare(&file)?.then(|| Self::new(file)))
+    }
+
+    fn new(file: Connection) -> Self {
+        Self { file, batch: Batch::default(), failed_joins: 0 }
+    }
+
+    /// Joins segments. What was added is there whether that succeeds or not, and the next commit tries it again.
+    fn join(&mut self) -> Result<()> {
+        match file::join(&self.file) {
+            Ok(()) => self.failed_joins = 0,
+            Err(error @ Error::Corrupt { .. }) => return Err(error),
+            Err(error) => {
+                self.failed_joins = self.failed_joins.saturating_add(1);
+                // Ever less often.
+                if self.failed_joins.is_power_of_two() {
+                    tracing::warn!(%error, failures = self.failed_joins, "the search index is joined later");
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -51,16 +75,19 @@ impl IndexWriter for Postings {
         file::progress(&self.file)
     }
 
-    fn add(&mut self, progress: &Progress, parts: &[Part]) -> Result<()> {
-        if self.progress()?.is_some_and(|before| before.store == progress.store && before.seq >= progress.seq) {
-            return Ok(());
+    fn add(&mut self, after: Seq, progress: &Progress, parts: &[Part]) -> Result<Progress> {
+        if let Some(before) = self.progress()?.filter(|before| before.store == progress.store && before.seq > after) {
+            return Ok(before);
         }
         self.batch.begin();
         for part in parts {
             self.batch.add(part);
         }
-        file::add(&self.file, progress, &mut self.batch)?;
-        file::join(&self.file)
+        let added = file::add(&self.file, progress, &mut self.batch);
+        self.batch.end();
+        added?;
+        self.join()?;
+        Ok(progress.clone())
     }
 
     fn forget(&mut self, erased: &[Erased]) -> Result<bool> {
@@ -69,22 +96,25 @@ impl IndexWriter for Postings {
         for Erased { tenant, owner, what } in erased {
             sessions.entry((tenant, *owner)).or_default().push(*what);
         }
-        let mut is_removed = false;
+        // A segment is written anew once, for all sessions.
+        let mut removed: BTreeMap<i64, (Segment, Vec<i64>)> = BTreeMap::new();
         for ((tenant, owner), what) in sessions {
             let Some(tenant) = file::tenant(&self.file, tenant)? else { continue };
             let words = TenantWords::new(&self.file, tenant)?;
             for segment in words.segments() {
-                let mut removed = Vec::new();
                 for id in words.of_session(segment, owner.0)? {
                     let known = words.entry(id)?;
                     let known = known.filter(|known| what.iter().any(|what| what.has(known.message, known.number)));
-                    removed.extend(known.map(|known| known.id));
-                }
-                if !removed.is_empty() {
-                    file::remove(&self.file, segment, &removed)?;
-                    is_removed = true;
+                    if let Some(known) = known {
+                        removed.entry(segment.first).or_insert((*segment, Vec::new())).1.push(known.id);
+                    }
                 }
             }
+        }
+        let is_removed = !removed.is_empty();
+        for (segment, mut ids) in removed.into_values() {
+            ids.sort_unstable();
+            file::remove(&self.file, &segment, &ids)?;
         }
         Ok(is_removed)
     }

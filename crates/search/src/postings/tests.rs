@@ -1,4 +1,3 @@
-use super::batch::Batch;
 use super::lists::TenantWords;
 use super::{Postings, PostingsReader, file};
 use crate::engine::{self, Connection, Reader, files};
@@ -23,7 +22,7 @@ use uuid::Uuid;
 fn index() -> Postings {
     let file = Connection::open_in_memory().expect("a database");
     assert!(file::prepare(&file).expect("tables"));
-    Postings { file, batch: Batch::default() }
+    Postings::new(file)
 }
 
 fn entry(tenant: &str, owner: i64, message: i64) -> Part {
@@ -49,7 +48,8 @@ fn at(seq: Seq) -> Progress {
 fn fill(index: &mut Postings, seq: Seq, entries: Vec<(Part, &str)>) {
     let parts =
         entries.into_iter().map(|(part, text)| Part { body: Arc::new(PartBody::Text(text.to_owned())), ..part });
-    index.add(&at(seq), &parts.collect::<Vec<_>>()).expect("added");
+    let after = index.progress().expect("read").map_or(0, |before| before.seq);
+    index.add(after, &at(seq), &parts.collect::<Vec<_>>()).expect("added");
 }
 
 fn search(index: &Postings, wanted: &Wanted, pages: i64) -> Result<Found> {
@@ -160,8 +160,11 @@ fn an_event_is_indexed_once_and_progress_comes_with_it() {
     let mut index = index();
     assert_eq!(index.progress().expect("none"), None);
     fill(&mut index, 4, vec![(entry("", 1, 1), "word")]);
-    // What was committed is given again where its answer was lost.
-    fill(&mut index, 4, vec![(entry("", 1, 1), "word other")]);
+    // What was committed is given again where its answer was lost, and what the log got since comes with it.
+    for upto in [4, 5] {
+        let again = Part { body: Arc::new(PartBody::Text("word other".to_owned())), ..entry("", 1, 1) };
+        assert_eq!(index.add(0, &at(upto), &[again]).expect("an answer"), at(4), "{upto}");
+    }
     fill(&mut index, 5, vec![(entry("", 1, 2), "-- ")]);
     assert_eq!(index.progress().expect("read"), Some(at(5)));
     assert_eq!(found(&index, &wanted("", vec![word("word")])), [(1, 1)]);
@@ -284,7 +287,8 @@ fn of_texts(texts: &[String], commit: usize) -> Postings {
             Part { body: Arc::new(PartBody::Text(text.clone())), ..entry("", 1, message) }
         };
         let parts: Vec<Part> = texts.iter().enumerate().map(of).collect();
-        index.add(&at(i64::try_from(number + 1).expect("a number")), &parts).expect("added");
+        let number = i64::try_from(number).expect("a number");
+        index.add(number, &at(number + 1), &parts).expect("added");
     }
     index
 }
@@ -513,4 +517,82 @@ fn a_list_of_several_blocks_that_one_segment_has_alone_is_moved_whole() {
     assert!(words.pages(&word("solo")).expect("counted") > 0, "it has several blocks");
     assert_eq!(words.count(&word("solo")).expect("counted"), 4_000);
     assert_eq!(words.having(&word("solo")).expect("a list").len(), 4_000);
+}
+
+#[test]
+fn what_was_added_is_there_whether_segments_can_be_joined_or_not() {
+    let mut index = index();
+    let refuse = "create temp trigger refused before delete on main.segment begin select raise(abort, 'full'); end";
+    index.file.execute_batch(refuse).expect("a trigger");
+    let segments = |index: &Postings| file::segments(&index.file).expect("read").len();
+    for seq in 1..=9 {
+        let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, seq) };
+        assert_eq!(index.add(seq - 1, &at(seq), &[part]).expect("added"), at(seq));
+    }
+    assert_eq!((segments(&index), index.failed_joins), (9, 2));
+    index.file.execute_batch("drop trigger refused").expect("as before");
+    fill(&mut index, 10, vec![(entry("", 1, 10), "word")]);
+    assert_eq!((segments(&index), index.failed_joins), (1, 0));
+    assert_eq!(found(&index, &wanted("", vec![word("word")])).len(), 10);
+    // What is damaged is no matter of a later attempt.
+    for seq in 11..18 {
+        fill(&mut index, seq, vec![(entry("", 1, seq), "word")]);
+    }
+    index.file.execute_batch("update block set data = x'0105'").expect("damaged");
+    let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, 18) };
+    assert!(matches!(index.add(17, &at(18), &[part]), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn a_restricted_search_holds_and_reads_what_is_searched() {
+    let mut index = index();
+    for seq in 1..=5 {
+        let of_seq = (0..500).map(|at| (entry("", 1, seq * 500 + at), "common words"));
+        fill(&mut index, seq, of_seq.collect());
+    }
+    let phrase = Phrase { whole: vec!["common".to_owned(), "words".to_owned()], ..word("") };
+    let stem = Phrase { stem: Some("common".to_owned()), ..word("common") };
+    // No entry of the third segment is searched: it is not read.
+    let damage = "update block set data = x'0105' where segment = 3";
+    index.file.execute_batch(damage).expect("damaged");
+    let words = TenantWords::new(&index.file, 1).expect("segments");
+    // Of the second segment the ends are searched, and nothing between.
+    let among = [2, 510, 990, 2_499, 4_000];
+    for clue in [word("common"), phrase, stem, word("absent")] {
+        let list = words.having_among(&clue, &among).expect("a list");
+        let ids: Vec<i64> = list.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, if clue.whole == ["absent"] { &[][..] } else { &among[..4] }, "{clue:?}");
+        assert!(list.capacity() <= 8, "{clue:?} has room for {}", list.capacity());
+        assert_eq!(words.having_among(&clue, &[]).expect("a list"), []);
+    }
+}
+
+#[test]
+fn an_erasure_of_many_sessions_writes_a_segment_once() {
+    let mut index = index();
+    for seq in 0..2 {
+        let of_seq = (0..60).map(|at| (entry(if at % 2 == 0 { "" } else { "b" }, at % 20, seq * 60 + at), "common"));
+        fill(&mut index, seq + 1, of_seq.collect());
+    }
+    let count = "create temp table written (segment integer) strict;
+        create temp trigger counted after insert on main.segment begin insert into written values (new.number); end";
+    index.file.execute_batch(count).expect("a trigger");
+    let what = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
+    let erased = |owner: i64| {
+        let tenant = if owner % 2 == 0 { "" } else { "b" };
+        Erased { tenant: tenant.into(), owner: SessionKey(owner), what }
+    };
+    assert!(index.forget(&(0..18).map(erased).collect::<Vec<_>>()).expect("forgotten"));
+    assert_eq!(engine::scalar::<i64>("select count(*) from written").one(&index.file).expect("read"), 2);
+    for (tenant, owner) in [("", 18), ("b", 19)] {
+        let left = found(&index, &wanted(tenant, vec![word("common")]));
+        assert_eq!((left.len(), left.iter().all(|(of, _)| *of == owner)), (6, true), "{left:?}");
+    }
+}
+
+#[test]
+fn a_large_page_leaves_its_memory() {
+    let mut index = index();
+    fill(&mut index, 1, (0..9_000).map(|at| (entry("", 1, at), "word")).collect());
+    assert!(index.batch.entries.capacity() <= 4_096, "{}", index.batch.entries.capacity());
 }

@@ -83,8 +83,8 @@ impl Indexer {
             }
         }
         let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
-        self.index.add(&progress, &page.parts)?;
-        self.progress = progress;
+        // Farther than this page begins, if an attempt that failed was committed: the next page goes on from there.
+        self.progress = self.index.add(self.progress.seq, &progress, &page.parts)?;
         self.shared.search.progress.send_replace(self.progress.seq);
         Ok(())
     }
