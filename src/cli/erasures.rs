@@ -148,7 +148,7 @@ async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut 
         }
         Err(error) => match error.reason() {
             Some(Reason::SessionNotFound | Reason::MessageNotFound) => applied.missing_count += 1,
-            Some(Reason::NothingToErase) => applied.existed_count += 1,
+            Some(Reason::NothingToErase | Reason::SessionErased) => applied.existed_count += 1,
             _ => return Err(error.into()),
         },
     }

@@ -14,9 +14,10 @@ use longhand::app::{Error, Reason};
 use longhand::daemon::offline;
 use longhand::model::draft::DraftKind;
 use longhand::model::event::{ErasedTarget, Event, EventBody};
+use longhand::model::ids::{MessageId, SessionId};
 use longhand::model::message::{NewFinish, NewMessage, Role};
-use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use longhand::model::part::{ERASED_TEXT, Media, MediaSource, NewPart, PartBody};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -39,32 +40,58 @@ struct Log {
     made: BTreeMap<Uuid, Made>,
     /// The session that each message is of, by the key of its row.
     sessions: HashMap<Uuid, i64>,
+    /// What is erased already. The rows of it have nothing that is to be looked for.
+    erased: Gone,
 }
 
-/// The values with content, each with the message that it belongs to and the session of that.
+/// What is gone by erasures.
+#[derive(Default)]
+struct Gone {
+    /// The erased sessions, by the keys of their rows.
+    sessions: HashSet<i64>,
+    /// Messages, each with the numbers of its erased parts; none if all of it was erased.
+    messages: HashMap<Uuid, Option<HashSet<u16>>>,
+    /// Pieces of what was sent, which nothing may have any more.
+    sent: HashSet<Vec<u8>>,
+    /// These, and pieces of all that the database had of the messages; a part that stays is in some of it.
+    pieces: HashSet<Vec<u8>>,
+}
+
+/// A value with content.
+struct Value {
+    session: i64,
+    message: Uuid,
+    /// The number of its part, if it is of one.
+    part: Option<u16>,
+    bytes: Vec<u8>,
+}
+
+/// The values with content, each with the session and the message that it belongs to, and with its part.
 const VALUES: [&str; 6] = [
-    "select session_id, public_id, parts from message where parts is not null",
-    "select session_id, public_id, head from message where octet_length(head) > 200",
-    "select m.session_id, m.public_id, p.body from part p join message m on m.id = p.message_id where p.body is not null",
-    "select m.session_id, m.public_id, d.body from draft d join message m on m.id = d.message_id",
-    "select m.session_id, m.public_id, b.data from blob_use u join blob b on b.hash = u.hash and b.tenant = u.tenant \
+    "select session_id, public_id, null, parts from message where parts is not null",
+    "select session_id, public_id, null, head from message where octet_length(head) > 200",
+    "select m.session_id, m.public_id, p.number, p.body from part p join message m on m.id = p.message_id \
+     where p.body is not null",
+    "select m.session_id, m.public_id, null, d.body from draft d join message m on m.id = d.message_id",
+    "select m.session_id, m.public_id, null, b.data from blob_use u join blob b on b.hash = u.hash and b.tenant = u.tenant \
      join message m on u.kind = 1 and m.id = u.row_id",
-    "select session_id, public_id, parts from prompt",
+    "select session_id, public_id, null, parts from prompt",
 ];
 
-fn values(directory: &Path) -> Vec<(i64, Uuid, Vec<u8>)> {
+fn values(directory: &Path) -> Vec<Value> {
     let database = connect(directory);
     let mut found = Vec::new();
     for sql in VALUES {
         let mut statement = database.prepare(sql).expect(sql);
         let row = |row: &rusqlite::Row<'_>| {
-            let (id, value): (Vec<u8>, rusqlite::types::Value) = (row.get(1)?, row.get(2)?);
-            let value = match value {
+            let (id, value): (Vec<u8>, rusqlite::types::Value) = (row.get(1)?, row.get(3)?);
+            let bytes = match value {
                 rusqlite::types::Value::Text(text) => text.into_bytes(),
                 rusqlite::types::Value::Blob(bytes) => bytes,
                 other => panic!("{other:?} in {sql}"),
             };
-            Ok((row.get(0)?, Uuid::from_slice(&id).expect("an id"), value))
+            let message = Uuid::from_slice(&id).expect("an id");
+            Ok(Value { session: row.get(0)?, message, part: row.get(2)?, bytes })
         };
         found.extend(statement.query_map([], row).expect(sql).map(|row| row.expect(sql)));
     }
@@ -74,38 +101,70 @@ fn values(directory: &Path) -> Vec<(i64, Uuid, Vec<u8>)> {
 impl Log {
     /// Adds the values that the database has now.
     fn note(&mut self, directory: &Path) {
-        for (session, id, value) in values(directory) {
-            self.sessions.insert(id, session);
-            self.made.entry(id).or_default().values.insert(value);
+        for value in values(directory).into_iter().filter(|value| !self.erased.has(value)) {
+            self.sessions.insert(value.message, value.session);
+            self.made.entry(value.message).or_default().values.insert(value.bytes);
         }
     }
 
-    /// What nothing may have any more after these erasures, which are of sessions with these keys.
-    fn dead(&self, events: &[(i64, Event)]) -> HashSet<Vec<u8>> {
-        let mut dead: HashSet<Vec<u8>> = HashSet::new();
-        let mut add = |made: &Made, numbers: Option<&HashSet<u16>>| {
-            made.values.iter().for_each(|value| dead.extend(value.chunks_exact(PIECE).map(<[u8]>::to_vec)));
-            for (number, text) in &made.texts {
-                let goes = numbers.is_none_or(|numbers| number.is_some_and(|number| numbers.contains(&number)));
-                if goes {
-                    dead.extend(text.as_bytes().chunks_exact(PIECE).map(<[u8]>::to_vec));
-                }
-            }
-        };
+    /// What is gone by these erasures, which are of sessions with these keys.
+    fn gone(&self, events: &[(i64, Event)]) -> Gone {
+        let mut gone = Gone::default();
         for (session, event) in events {
             let EventBody::Erased { target, from, messages, .. } = &event.body else { continue };
             if *target == ErasedTarget::Session && from.is_none() {
+                gone.sessions.insert(*session);
                 let of_session = self.made.iter().filter(|(id, _)| self.sessions.get(id) == Some(session));
-                of_session.for_each(|(_, made)| add(made, None));
+                of_session.for_each(|(_, made)| gone.add(made, None));
             }
             for message in messages {
-                let Some(made) = self.made.get(&message.message.0) else { continue };
-                let parts: HashSet<u16> = message.parts.iter().map(|part| part.number()).collect();
-                add(made, (!parts.is_empty()).then_some(&parts));
+                let numbers: HashSet<u16> = message.parts.iter().map(|part| part.number()).collect();
+                let numbers = (!numbers.is_empty()).then_some(numbers);
+                if let Some(made) = self.made.get(&message.message.0) {
+                    gone.add(made, numbers.as_ref());
+                }
+                let before = gone.messages.entry(message.message.0).or_insert_with(|| Some(HashSet::new()));
+                *before = before.take().zip(numbers).map(|(before, numbers)| &before | &numbers);
             }
         }
-        dead
+        gone
     }
+}
+
+impl Gone {
+    fn add(&mut self, made: &Made, numbers: Option<&HashSet<u16>>) {
+        let pieces = |bytes: &[u8]| bytes.chunks_exact(PIECE).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        made.values.iter().flat_map(|value| with_content(value)).for_each(|bytes| self.pieces.extend(pieces(bytes)));
+        for (number, text) in &made.texts {
+            if numbers.is_none_or(|numbers| number.is_some_and(|number| numbers.contains(&number))) {
+                self.sent.extend(pieces(text.as_bytes()));
+                self.pieces.extend(pieces(text.as_bytes()));
+            }
+        }
+    }
+
+    /// True for a value of what is gone: it must have nothing of it.
+    fn has(&self, value: &Value) -> bool {
+        let of_message = match self.messages.get(&value.message) {
+            Some(Some(numbers)) => value.part.is_some_and(|number| numbers.contains(&number)),
+            Some(None) => true,
+            None => false,
+        };
+        of_message || self.sessions.contains(&value.session)
+    }
+}
+
+/// What a value has between the parts that lost their content. Each of these has a salt, and a text in place of it.
+fn with_content(value: &[u8]) -> Vec<&[u8]> {
+    const SALT_AND_FIELDS: usize = 30;
+    let mark = ["longhand.erased\u{12}\u{19}", ERASED_TEXT].concat();
+    let (mut rest, mut between) = (value, Vec::new());
+    while let Some(at) = rest.windows(mark.len()).position(|bytes| bytes == mark.as_bytes()) {
+        between.push(&rest[..at.saturating_sub(SALT_AND_FIELDS)]);
+        rest = &rest[at + mark.len()..];
+    }
+    between.push(rest);
+    between
 }
 
 /// True if a file has a piece of what is gone.
@@ -113,15 +172,23 @@ fn has_any(file: &Path, gone: &HashSet<Vec<u8>>) -> bool {
     std::fs::read(file).expect("a file").windows(PIECE).any(|piece| gone.contains(piece))
 }
 
-/// The files of a folder with pieces of what is gone. A piece that a row still has is the row's.
-fn holders(directory: &Path, dead: &HashSet<Vec<u8>>) -> Vec<String> {
+/// The rows of what is gone that still have pieces of it, and the files of a folder that do. Only other rows may have pieces
+/// of what the database had, and none of what was sent: other parts of the same message, and texts of policies.
+fn holders(directory: &Path, gone: &Gone) -> Vec<String> {
+    let values = values(directory);
+    let has_piece = |value: &&Value| value.bytes.windows(PIECE).any(|piece| gone.pieces.contains(piece));
+    let rows = values.iter().filter(|value| gone.has(value)).filter(has_piece);
+    let mut holders: Vec<String> = rows.map(|value| format!("a row of {}", value.message)).collect();
     let mut current = HashSet::new();
-    for (_, _, value) in values(directory) {
-        current.extend(value.windows(PIECE).filter(|piece| dead.contains(*piece)).map(<[u8]>::to_vec));
+    for value in values.iter().filter(|value| !gone.has(value)) {
+        let stay = |piece: &&[u8]| gone.pieces.contains(*piece) && !gone.sent.contains(*piece);
+        current.extend(value.bytes.windows(PIECE).filter(stay).map(<[u8]>::to_vec));
     }
-    let gone = dead.difference(&current).cloned().collect();
+    let pieces = gone.pieces.difference(&current).cloned().collect();
     let files = std::fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("an entry").path());
-    files.filter(|path| path.is_file() && has_any(path, &gone)).map(|path| path.display().to_string()).collect()
+    let files = files.filter(|path| path.is_file() && has_any(path, &pieces));
+    holders.extend(files.map(|path| path.display().to_string()));
+    holders
 }
 
 /// A life of sessions.
@@ -357,6 +424,7 @@ impl Life {
         let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
         let is_known = |error: &Error| matches!(error.reason, Reason::NothingToErase | Reason::SessionErased);
         assert_eq!(refused.filter(|error| !is_known(error)).map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+        self.log.erased = self.log.gone(&self.erasures().await);
         answers.len()
     }
 
@@ -419,32 +487,64 @@ async fn nothing_of_what_was_erased_is_in_any_byte_of_any_file() {
         finish(&life.test, &backup).await.expect("a backup");
         life = life.live(erasures().min(200)).await;
         life.clean().await;
-        let dead = life.log.dead(&life.erasures().await);
-        assert!(dead.len() > 1_000, "{} pieces are looked for", dead.len());
-        assert!(has_any(&backup, &dead), "the search finds what is there");
-        assert_eq!(holders(life.test.directory(), &dead), Vec::<String>::new(), "batch {batch}");
+        let gone = life.log.gone(&life.erasures().await);
+        assert!(gone.pieces.len() > 1_000, "{} pieces are looked for", gone.pieces.len());
+        assert!(has_any(&backup, &gone.pieces), "the search finds what is there");
+        assert_eq!(holders(life.test.directory(), &gone), Vec::<String>::new(), "batch {batch}");
         assert_eq!(life.test.findings().await, []);
-        applied(&life.test, &backup, &dead).await;
+        applied(&life.test, &backup, &gone).await;
     }
 }
 
-/// Makes a store of a backup, and applies to it what was erased since. Nothing is left there either.
-async fn applied(test: &TestApp, backup: &Path, dead: &HashSet<Vec<u8>>) {
+/// The sessions and the messages that exported erasures name, each message with its parts.
+fn named(exported: &str) -> BTreeSet<(String, String)> {
+    let mut named = BTreeSet::new();
+    for line in exported.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let erased = &event["erased"];
+        if erased["target"] == "ERASED_TARGET_SESSION" && erased["sourceSessionId"].is_null() {
+            named.insert((event["sessionId"].as_str().expect("an id").to_owned(), String::new()));
+        }
+        for message in erased["messages"].as_array().into_iter().flatten() {
+            named.insert((message["messageId"].as_str().expect("an id").to_owned(), message["partIds"].to_string()));
+        }
+    }
+    named
+}
+
+/// The ids of the sessions of a store, and of its messages with content.
+fn ids(directory: &Path) -> HashSet<String> {
+    let database = connect(directory);
+    let mut statement = database.prepare("select public_id from session").expect("a statement");
+    let sessions = statement.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("sessions");
+    let sessions = sessions.map(|id| SessionId(Uuid::from_slice(&id.expect("a row")).expect("an id")).to_string());
+    sessions.chain(values(directory).iter().map(|value| MessageId(value.message).to_string())).collect()
+}
+
+/// Makes a store of a backup, and applies to it what was erased since. All of that is erased there, and nothing is left.
+async fn applied(test: &TestApp, backup: &Path, gone: &Gone) {
     let (home, other) = (private_folder(), private_folder());
     let (now, store) = (home.path().join("now.db"), other.path().join("store"));
     finish(test, &now).await.expect("a backup");
     offline::restore(&now, &home.path().join("store"), &|_| {}).await.expect("restored");
     offline::restore(backup, &store, &|_| {}).await.expect("restored");
-    let exported = home.path().join("erasures");
+    assert!(holders(&store, gone).iter().any(|holder| holder.starts_with("a row of")), "rows have it before");
+    let there = ids(&store);
+    let file = home.path().join("erasures");
     let daemon = Daemon::start(home.path());
-    std::fs::write(&exported, daemon.text(&["erasures", "export"])).expect("written");
+    let exported = daemon.text(&["erasures", "export"]);
+    std::fs::write(&file, &exported).expect("written");
     drop(daemon);
     let daemon = Daemon::start(other.path());
-    let applied = daemon.json(&["erasures", "apply", exported.to_str().expect("UTF-8"), "--yes"]).remove(0);
+    let mut expected = named(&daemon.text(&["erasures", "export"]));
+    expected.extend(named(&exported).into_iter().filter(|(id, _)| there.contains(id)));
+    let applied = daemon.json(&["erasures", "apply", file.to_str().expect("UTF-8"), "--yes"]).remove(0);
     assert!(applied["erasedCount"].as_i64() > Some(0), "{applied}");
+    let missed = |erased: BTreeSet<_>| expected.symmetric_difference(&erased).cloned().collect::<Vec<_>>();
+    assert_eq!(missed(named(&daemon.text(&["erasures", "export"]))), [], "the same is erased");
     let is_clean = || daemon.json(&["status"])[0]["erasure"]["pendingFiles"].as_array().is_none_or(Vec::is_empty);
     assert!((0..1_000).any(|_| is_clean()), "files stay unclean");
     assert!(daemon.run(&["audit", "verify"]).status.success());
     assert_eq!(daemon.stop().code(), Some(0));
-    assert_eq!(holders(&store, dead), Vec::<String>::new(), "in the restored backup");
+    assert_eq!(holders(&store, gone), Vec::<String>::new(), "in the restored backup");
 }

@@ -66,34 +66,42 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Keeps the values that an edit changed.
-    fn set(&mut self, removed: &HashMap<&str, &str>, added: &HashMap<&str, &str>, at: i64) {
+    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name that
+    /// stands twice no value is known.
+    fn set(&mut self, touch: &FileEffect, at: i64) {
+        let (removed, added) = (settings(&touch.removed), settings(&touch.added));
+        let stays = |name: &str| match (removed.get(name), added.get(name)) {
+            (None, None) => touch.kind != Kind::Write,
+            (None | Some(Some(_)), Some(Some(_))) => true,
+            (Some(_), None) | (_, Some(None)) | (Some(None), Some(_)) => false,
+        };
+        self.settings.retain(|one| stays(&one.name));
         for setting in &mut self.settings {
-            if let Some(value) = added.get(setting.name.as_str()).filter(|value| **value != setting.value) {
-                setting.before.push(std::mem::replace(&mut setting.value, (*value).to_owned()));
+            let value = added.get(setting.name.as_str()).copied().flatten();
+            if let Some(value) = value.filter(|value| *value != setting.value) {
+                setting.before.push(std::mem::replace(&mut setting.value, value.to_owned()));
                 setting.at = at;
             }
         }
-        self.settings.retain(|one| !removed.contains_key(one.name.as_str()) || added.contains_key(one.name.as_str()));
-        let mut changed: Vec<(&&str, &&str)> = added.iter().collect();
+        let values = added.iter().filter_map(|(name, value)| Some((*name, removed.get(name).copied()??, (*value)?)));
+        let mut changed: Vec<(&str, &str, &str)> = values.filter(|(_, before, value)| before != value).collect();
         changed.sort_unstable();
-        for (name, value) in changed {
-            let before = removed.get(*name).filter(|before| *before != value);
-            if let Some(before) = before.filter(|_| self.settings.iter().all(|one| one.name != **name)) {
-                let (name, value, before) = ((*name).to_owned(), (*value).to_owned(), vec![(*before).to_owned()]);
+        for (name, before, value) in changed {
+            if self.settings.iter().all(|one| one.name != name) {
+                let (name, value, before) = (name.to_owned(), value.to_owned(), vec![before.to_owned()]);
                 self.settings.push(Setting { name, value, before, at });
             }
         }
     }
 }
 
-/// The settings in a text that are there once.
-fn settings(text: &str) -> HashMap<&str, &str> {
+/// The settings in a text, each with its value if it is there once.
+fn settings(text: &str) -> HashMap<&str, Option<&str>> {
     let mut found: HashMap<&str, Option<&str>> = HashMap::new();
     for (name, value) in text.lines().filter_map(setting) {
         found.entry(name).and_modify(|value| *value = None).or_insert(Some(value));
     }
-    found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    found
 }
 
 /// The name and the value of a line that sets something: `name: value`, `NAME=value`, `const NAME: usize = value;`.
@@ -131,8 +139,8 @@ impl Files {
         let file = self.file(&touch.path);
         file.is_new |= is_whole && file.changed_at.is_none() && !file.is_gone;
         (file.changed_at, file.is_gone, file.deleted_at) = (Some(at), false, None);
+        file.set(touch, at);
         let FileEffect { removed, added, .. } = touch;
-        file.set(&settings(removed), &settings(added), at);
         let old: HashSet<String> = removed.lines().map(quoted).collect();
         let new: HashSet<String> = added.lines().map(quoted).collect();
         if is_whole {

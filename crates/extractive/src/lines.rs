@@ -42,7 +42,7 @@ const STEPS_PERCENT: usize = 8;
 /// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
 
-/// Maximum number of commits, of steps with reasons, and of what an agent said, the newest: no summary holds more.
+/// Maximum number of commits, of steps with reasons, of commands that changed something, and of what an agent said, the newest: no summary holds more.
 const ENTRIES_MAX: usize = 600;
 const SAID_MAX: usize = 6_000;
 
@@ -252,11 +252,12 @@ impl<'a> LineBuilder<'a> {
     /// Adds the statements of texts that tools printed, and of summaries by others, under the first line of each. What is
     /// about a finished subject says little.
     fn printed(&mut self, texts: &[(i64, &str)]) {
+        let handled = self.record.runs.handled();
         for (at, text) in texts.iter().rev().take(PRINTED_MAX) {
             let title = text::one_line(text.trim_start().lines().next().unwrap_or_default());
             // The headings of a summary are no titles.
             let title = if title.starts_with('#') { String::new() } else { title };
-            let ended = self.record.runs.handled.iter().filter(|one| one.at > *at && one.ends);
+            let ended = handled.iter().filter(|one| one.at > *at && one.ends);
             let is_ended = ended.into_iter().any(|one| title.split_whitespace().any(|word| word == one.subject));
             let weight = PRINTED_WEIGHT * if is_ended { 0.1 } else { 1.0 };
             let head = match title.as_str() {
@@ -376,12 +377,17 @@ impl<'a> LineBuilder<'a> {
 
     /// Adds what commands did last with their subjects, and what else they changed.
     fn handled(&mut self) {
-        for run in self.record.runs.all.iter().filter(|run| run.purpose == Purpose::Change && run.passes) {
-            if self.record.runs.handled.iter().all(|one| !run.command.contains(&one.subject)) {
+        let handled = self.record.runs.handled();
+        let mut changes: Vec<&Run> = self.record.runs.all.iter().collect();
+        changes.retain(|run| run.purpose == Purpose::Change && run.passes);
+        changes.sort_by_key(|run| run.at);
+        let surplus = changes.len().saturating_sub(ENTRIES_MAX);
+        for run in changes.into_iter().skip(surplus) {
+            if handled.iter().all(|one| !run.command.contains(&one.subject)) {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for Handled { command, subject, at, .. } in &self.record.runs.handled {
+        for Handled { command, subject, at, .. } in handled {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
         }

@@ -3,10 +3,13 @@
 use super::checks::Outcome;
 use super::commands::{self, Purpose};
 use super::text;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Maximum length of a command that is remembered, in characters.
 const COMMAND_CHARS_MAX: usize = 240;
+
+/// Maximum number of subjects, the newest.
+const HANDLED_MAX: usize = 600;
 
 /// Verbs of commands that end a subject.
 const ENDS: [&str; 8] = ["close", "delete", "remove", "rm", "uninstall", "resolve", "stop", "kill"];
@@ -42,8 +45,8 @@ pub(super) struct Handled {
 /// The commands of a history.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// The last change of each subject by a program.
-    pub(super) handled: Vec<Handled>,
+    /// The changes of subjects, in order.
+    handled: Vec<Handled>,
     /// In the order of their first run.
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
@@ -81,7 +84,17 @@ impl Runs {
         }
     }
 
-    /// Keeps what a command changed, in place of what the same program did with it before.
+    /// What each program did last with each subject, the newest ones, in order.
+    pub(super) fn handled(&self) -> Vec<&Handled> {
+        let mut seen = HashSet::new();
+        let newest = self.handled.iter().rev();
+        let last = newest.filter(|one| seen.insert((one.command.split(' ').next(), &one.subject)));
+        let mut last: Vec<&Handled> = last.take(HANDLED_MAX).collect();
+        last.reverse();
+        last
+    }
+
+    /// Keeps what a command changed.
     fn handle(&mut self, command: &str, at: i64) {
         let words: Vec<&str> = command.split_whitespace().collect();
         let is_subject = |at: &usize| {
@@ -94,9 +107,6 @@ impl Runs {
         let (subjects, others): (Vec<usize>, Vec<usize>) = (0..words.len()).partition(is_subject);
         let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
         for subject in subjects.into_iter().map(|at| words[at]) {
-            let program = others[0];
-            let is_same = |one: &Handled| one.subject == subject && one.command.split(' ').next() == Some(program);
-            self.handled.retain(|one| !is_same(one));
             let ends = others.iter().any(|word| ENDS.contains(word));
             self.handled.push(Handled { command: others.join(" "), subject: subject.to_owned(), ends, at });
         }

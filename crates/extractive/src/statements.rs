@@ -80,12 +80,12 @@ pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
             }
             _ => continue,
         };
-        let title = |text: &str| text.trim_start().lines().next().unwrap_or_default().trim().to_owned();
-        for part in parts(text) {
-            texts.retain(|(_, other)| title(other) != title(part));
-            texts.push((entry.at, part));
-        }
+        texts.extend(parts(text).into_iter().map(|part| (entry.at, part)));
     }
+    let mut seen = HashSet::new();
+    texts.reverse();
+    texts.retain(|(_, text)| seen.insert(text.trim_start().lines().next().unwrap_or_default().trim()));
+    texts.reverse();
     texts
 }
 

@@ -2,6 +2,9 @@
 
 use super::{Talk, assert_says};
 use crate::extract;
+use crate::lines::lines;
+use crate::statements::printed_texts;
+use crate::write::read;
 use longhand_core::policy::summary::SummaryInput;
 use serde_json::json;
 
@@ -29,6 +32,52 @@ fn a_setting_is_told_with_its_last_value_although_all_its_words_are_known() {
     assert!(!text.contains("leaf ="), "{text}");
     let text = talk.runs("git checkout -- /w/page/colours.json", "").summary();
     assert!(!text.contains("rim ="), "{text}");
+}
+
+#[test]
+fn a_setting_that_is_not_in_the_file_any_more_is_not_told() {
+    let talk = colours(Talk::default().user("go on with the page"), "rim: 1\nleaf: 1", "rim: 2\nleaf: 2");
+    let write = |content: &str| {
+        let file = json!({"path": "/w/page/colours.json", "content": content});
+        talk.clone().works("write", file, "ok").summary()
+    };
+    assert_says(&write("stem: 4\nrim: 7"), "Critical Context", "`colours.json` now: `rim = 7`");
+    assert!(!write("stem: 4\nrim: 7").contains("leaf ="));
+    assert!(!write("rim: 2\n[night]\nrim: 3").contains("rim ="));
+    for (before, after) in
+        [("[day]", "rim: 3\n[day]\nrim: 4"), ("rim: 2\nrim: 3", "rim: 3\nrim: 4"), ("rim: 2\nrim: 3", "rim: 5")]
+    {
+        let text = colours(talk.clone(), before, after).summary();
+        assert_says(&text, "Critical Context", "`colours.json` now: `leaf = 2`");
+        assert!(!text.contains("rim ="), "{before} to {after}: {text}");
+    }
+}
+
+/// It would take minutes if each part were compared with all before it.
+#[test]
+fn texts_of_many_parts_are_read_at_once() {
+    let output =
+        |call: usize| -> String { (0..900).map(|part| format!("- {:05}:\n- x\n===\n", 900 * call + part)).collect() };
+    let talk = (0..30).fold(Talk::default().user("go"), |talk, call| talk.runs("bd show quay", &output(call)));
+    let (_, _, digest) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let printed = printed_texts(&digest);
+    assert_eq!(printed.len(), 27_000);
+    // What is printed again counts once.
+    let talk = talk.runs("bd show quay", &output(2));
+    let (_, _, digest) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let again = printed_texts(&digest);
+    assert_eq!((again.len(), again.last().map(|(at, _)| *at)), (27_000, Some(61)));
+}
+
+#[test]
+fn the_newest_subjects_of_commands_are_told() {
+    let close = |talk: Talk, number: usize| talk.runs(&format!("bd close quay.{number}; bd sync /{number}"), "closed");
+    let talk = (0..1_500).fold(Talk::default().user("go"), close).runs("bd close quay.7", "closed");
+    let (record, turns, _) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let lines = lines(&record, &turns, &[], 10_000);
+    let told = |words: &str| lines.iter().filter(|item| item.head.starts_with(words)).count();
+    assert_eq!((told("Ran `bd close` on"), told("Ran")), (600, 912));
+    assert!(lines.iter().any(|item| item.head == "Ran `bd close` on" && item.text == "`quay.7`"));
 }
 
 #[test]
