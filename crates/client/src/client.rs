@@ -1,7 +1,7 @@
 //! A daemon, and its calls.
 
 use crate::attempts::Attempts;
-use crate::body::{self, Bodies};
+use crate::body;
 use crate::connection;
 use crate::error::{Error, Result};
 use crate::repeat::{extra_time, identify, is_repeatable};
@@ -10,6 +10,7 @@ use crate::target::Target;
 use bytes::Bytes;
 use longhand_protocol as v1;
 use longhand_protocol::call::{ClientStreaming, ServerStreaming, Unary};
+use longhand_protocol::codec::BytesCodec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +166,7 @@ impl Client {
     ) -> Result<R::Answer> {
         let bodies = frames.map(|frame| Bytes::from(frame.encode_to_vec()));
         let path = PathAndQuery::from_static(R::PATH);
-        let answer = self.ready().await?.client_streaming(self.request(bodies), path, Bodies).await?;
+        let answer = self.ready().await?.client_streaming(self.request(bodies), path, BytesCodec).await?;
         Ok(body::decode(answer.into_inner())?)
     }
 
@@ -191,12 +192,12 @@ impl Client {
         if let Some(left) = left {
             request.set_timeout(left);
         }
-        Ok(self.ready().await?.unary(request, PathAndQuery::from_static(path), Bodies).await?.into_inner())
+        Ok(self.ready().await?.unary(request, PathAndQuery::from_static(path), BytesCodec).await?.into_inner())
     }
 
     async fn stream_bodies(&self, path: &'static str, body: Bytes) -> Result<Streaming<Bytes>> {
         let path = PathAndQuery::from_static(path);
-        Ok(self.ready().await?.server_streaming(self.request(body), path, Bodies).await?.into_inner())
+        Ok(self.ready().await?.server_streaming(self.request(body), path, BytesCodec).await?.into_inner())
     }
 
     /// The library's side of the connection, once it can take a call.

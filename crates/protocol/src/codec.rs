@@ -2,10 +2,11 @@
 //! elements than it may have, and that there is memory for all of it.
 
 use super::measure::{self, REQUEST_VALUES_MAX, Shape, TooMany};
+use bytes::{Buf as _, BufMut as _, Bytes};
 use prost::Name;
 use std::sync::OnceLock;
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
 /// Begin of the refusal of a list with too many elements; its field and their most follow.
@@ -105,6 +106,45 @@ impl<U: prost::Message + Default> Decoder for BoundedDecoder<U> {
             }
         }
         self.decoder.decode(buffer)
+    }
+}
+
+/// Messages as their bytes, for those who encode and decode them by themselves: what sends them is compiled once, and not
+/// for each type of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct BytesCodec;
+
+impl Codec for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }
 

@@ -3,14 +3,13 @@
 
 use crate::app::{Error, Reason};
 use crate::limits;
-use crate::pb;
-use bytes::{Buf as _, BufMut as _, Bytes};
+use crate::pb::{self, codec::BytesCodec};
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, Request, Response, header};
 use prost_reflect::prost::Message;
 use std::convert::Infallible;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::MetadataMap;
 use tonic::{Status, Streaming};
 use tower::Service;
@@ -145,41 +144,4 @@ pub(super) enum Failed {
     /// The service's status.
     #[error(transparent)]
     Status(#[from] Status),
-}
-
-/// Messages as their bytes: the JSON mapping knows their types.
-struct BytesCodec;
-
-impl Codec for BytesCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }
