@@ -50,6 +50,11 @@ static RECORD: LazyLock<Regex> = LazyLock::new(|| {
 pub(super) static EXIT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bexit(?:ed)?(?: with)?[ _]?(?:code|status)?[: >]+([1-9]\d*)\b"));
 
+/// The last line of a command that somebody, or a limit of time, stopped.
+static STOPPED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)^\W*(?:command (?:was )?(?:aborted|timed out|interrupted|cancelled)|request interrupted by user)")
+});
+
 /// Signs of failure in the output of a check whose exit status is unknown.
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -96,6 +101,11 @@ static RESULT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
+
+/// True for the output of a command that did not come to its end.
+pub(super) fn was_stopped(output: &str) -> bool {
+    output.trim_end().lines().next_back().is_some_and(|line| STOPPED.is_match(line))
+}
 
 /// The commands that a command line runs one after the other, without here-documents, changes of folder, variables and
 /// redirections.

@@ -9,6 +9,9 @@ use std::collections::{HashMap, HashSet};
 /// Maximum number of new lines kept of a file, the newest: no summary quotes more.
 const LINES_MAX: usize = 80;
 
+/// Minimum number of words in a phrase that people read, among code.
+const PHRASE_WORDS_MIN: usize = 4;
+
 /// Maximum length of a quoted line, in characters.
 const LINE_CHARS_MAX: usize = 150;
 
@@ -22,20 +25,30 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Its importance: names of programs and exact values, 0 for other long lines.
-    pub(super) fn importance(&self) -> usize {
+    /// Its importance: names of programs, exact values and, among code, words that people read; 0 for other long lines.
+    pub(super) fn importance(&self, is_code: bool) -> usize {
         // A comment is no state.
-        if ["//", "/*", "* ", "<!--"].iter().any(|mark| self.text.starts_with(mark)) {
+        if ["//", "/*", "* ", "<!--", "#"].iter().any(|mark| self.text.starts_with(mark)) {
             return 0;
         }
+        let is_phrase = |words: &str| words.split(' ').filter(|word| is_plain(word)).count() >= PHRASE_WORDS_MIN;
+        let is_read = is_code && self.text.split(['"', '\'', '<', '>', '{', '}', '(', ')', '=']).any(is_phrase);
         let is_exact = self.text.contains(['"', '\'', '#', '=', ':']) || self.text.bytes().any(|b| b.is_ascii_digit());
         let is_name = |word: &&str| {
             let inner = word.trim_matches(['_', '.']);
             inner.contains(['_', '.']) || inner.chars().skip(1).any(char::is_uppercase)
         };
         let words = self.text.split(|letter: char| !letter.is_alphanumeric() && !"_.".contains(letter));
-        2 * words.filter(is_name).count() + usize::from(is_exact && self.text.chars().count() <= LINE_CHARS_MAX / 2)
+        let exact = usize::from(is_exact && self.text.chars().count() <= LINE_CHARS_MAX / 2);
+        2 * words.filter(is_name).count() + exact + 6 * usize::from(is_read)
     }
+}
+
+/// True for a word of a language, and not of a program.
+fn is_plain(word: &str) -> bool {
+    let word = word.trim_end_matches(['.', ',', '!', '?', ':']);
+    word.len() > 1 && word.chars().all(|letter| letter.is_lowercase())
+        || word.chars().all(char::is_alphabetic) && word.len() > 3
 }
 
 /// A setting whose value changed: a name and a short value on one line.
@@ -66,6 +79,11 @@ pub(super) struct File {
 }
 
 impl File {
+    /// True if its lines are of a program, and not of a text.
+    pub(super) fn is_code(&self) -> bool {
+        !["md", "mdx", "txt", "rst", "adoc"].iter().any(|ending| self.path.ends_with(&format!(".{ending}")))
+    }
+
     /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name that
     /// stands twice no value is known.
     fn set(&mut self, touch: &FileEffect, at: i64) {
@@ -151,10 +169,11 @@ impl Files {
         if !removed.trim().is_empty() && !removed.trim().contains('\n') {
             file.lines.retain(|line| !line.text.contains(removed.trim()));
         }
+        let is_code = file.is_code();
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
         for line in added.lines().map(quoted) {
             let line = Line { text: line, step };
-            if !old.contains(&line.text) && line.importance() > 0 && known.insert(line.text.clone()) {
+            if !old.contains(&line.text) && line.importance(is_code) > 0 && known.insert(line.text.clone()) {
                 file.lines.push(line);
             }
         }

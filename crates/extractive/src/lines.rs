@@ -39,8 +39,9 @@ const ARROW: &str = " → ";
 /// Part of the budget of which the newest step gets a third, the one before it a quarter, and so on, in percent.
 const STEPS_PERCENT: usize = 8;
 
-/// Minimum length of a step or a reason, in characters.
+/// Minimum length of the lines of a step, and of a reason, in characters.
 const DETAIL_MIN: usize = 80;
+const REASON_MIN: usize = 30;
 
 /// Maximum number of commits, of steps with reasons, of commands that changed something, and of what an agent said, the newest: no summary holds more.
 const ENTRIES_MAX: usize = 600;
@@ -66,8 +67,10 @@ const RECENT_MAX: usize = 12;
 /// Maximum length of the first line of a printed text as a title, in characters.
 const TITLE_CHARS_MAX: usize = 60;
 
-/// Weight of the newest step, above all other states.
+/// Weight of the newest step, above all other states; of the reason of an older one; and of a line that it wrote.
 const NEWEST_STEP: f64 = 3.0;
+const STEP_WEIGHT: f64 = 1.0;
+const LINE_WEIGHT: f64 = 0.3;
 
 /// Weight of the end of a text before a call, relative to the rest of it.
 const ANNOUNCED: f64 = 0.3;
@@ -297,23 +300,41 @@ impl<'a> LineBuilder<'a> {
         }
     }
 
-    /// Adds the steps that changed lines, each with its reason: those of the current work, and the ones before it.
+    /// Adds the steps that changed lines, each with its reason: those of the current work with their lines, and the ones
+    /// before it, whose lines stand under their files.
     fn steps(&mut self) {
         let current = self.current_from();
-        let steps = self.record.steps.iter().enumerate().rev();
-        let changing = steps.filter(|(number, _)| self.by_step.contains_key(number));
-        for (rank, (number, step)) in changing.take(ENTRIES_MAX).enumerate() {
-            let (topic, score) = match number >= current {
-                true => (Topic::InProgress, 2.4 / (1.0 + 0.1 * rank as f64)),
-                false => (Topic::Decisions, 0.35 + 0.65 * self.record.recency(step.at)),
-            };
-            let lines = self.lines(number, (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN));
+        let record = self.record;
+        let steps = record.steps.iter().enumerate().rev();
+        let changing: Vec<_> = steps.filter(|(number, _)| self.by_step.contains_key(number)).collect();
+        for (rank, (number, step)) in changing.into_iter().take(ENTRIES_MAX).enumerate() {
+            let limit = (self.units * STEPS_PERCENT / 100 / (3 + rank)).max(2 * DETAIL_MIN);
+            let words = unlike_facts(&step.words);
+            if number < current {
+                let score = STEP_WEIGHT * (0.5 + 0.5 * self.record.recency(step.at));
+                // What announces the lines says nothing without them.
+                let mut sentences = text::sentences_of(&words);
+                sentences.pop_if(|last| last.trim_end().ends_with([':', '：']));
+                let reason = sentences.join(" ");
+                if reason.chars().count() >= REASON_MIN {
+                    self.add(Topic::Decisions, &reason, score, Order::at(step.at));
+                }
+                for (file, at) in self.chosen_lines(number, 2 * limit) {
+                    let file = &record.files.changed[file];
+                    let head = text::defuse(&format!("{}:", self.shown(&file.path)));
+                    let score = LINE_WEIGHT * (0.3 + 0.7 * self.record.recency(step.at));
+                    let item = Item::new(Topic::Files, &text::code(&file.lines[at].text), score, Order(step.at, at));
+                    self.items.push(Item { head, ..item });
+                }
+                continue;
+            }
+            let lines = self.lines(number, limit);
             if !lines.is_empty() {
-                let line = with_lines(&unlike_facts(&step.words), &lines);
                 // The next reader goes on from the newest one.
-                let is_state = rank == 0 && topic == Topic::InProgress;
-                let score = if is_state { NEWEST_STEP } else { score };
-                self.items.push(Item { is_state, ..Item::new(topic, &line, score, Order::at(step.at)) });
+                let is_state = rank == 0;
+                let score = if is_state { NEWEST_STEP } else { 2.4 / (1.0 + 0.1 * rank as f64) };
+                let item = Item::new(Topic::InProgress, &with_lines(&words, &lines), score, Order::at(step.at));
+                self.items.push(Item { is_state, ..item });
             }
         }
     }
@@ -335,7 +356,10 @@ impl<'a> LineBuilder<'a> {
             match check.outcome {
                 Outcome::Passed => {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(" ({detail})") };
-                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, Order::at(check.at));
+                    let line = format!("{} passed{detail}", check.named());
+                    let item = Item::new(Topic::Done, &line, aged, Order::at(check.at));
+                    // Whether the newest work was checked is a state, although its words are known.
+                    self.items.push(Item { is_state: rank == 0, ..item });
                 }
                 Outcome::Failed => {
                     let detail = if check.output_line.is_empty() { String::new() } else { format!(": {detail}") };
@@ -356,6 +380,17 @@ impl<'a> LineBuilder<'a> {
         let mut runs: Vec<_> = self.record.runs.all.iter().collect();
         runs.retain(|run| run.purpose != Purpose::Record && (run.count >= RUNS_MIN || !run.figure.is_empty()));
         runs.sort_by_key(|run| (Reverse(run.count), Reverse(run.at)));
+        for fix in self.record.runs.fixes.iter().rev().take(RUNS_MAX) {
+            let by: Vec<String> = fix.by.iter().map(|command| text::code(command)).collect();
+            let failure =
+                if fix.failure.is_empty() { String::new() } else { format!(" ({})", text::code(&fix.failure)) };
+            let line = format!("{} failed{failure} until this ran: {}", text::code(&fix.command), by.join(BETWEEN));
+            self.add(Topic::Context, &line, 1.2, Order::at(fix.at));
+        }
+        for run in self.record.runs.all.iter().filter(|run| run.is_stopped).rev().take(RUNS_MAX) {
+            let line = text::code(&run.command);
+            self.state(Topic::InProgress, ("Stopped before its end, and not run since:".to_owned(), line), 1.2, run.at);
+        }
         for (rank, run) in runs.into_iter().take(RUNS_MAX).enumerate() {
             let failed = match run.failed {
                 0 => String::new(),
@@ -387,9 +422,13 @@ impl<'a> LineBuilder<'a> {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for Handled { command, subject, at, .. } in handled {
+        for Handled { command, subject, ends, at } in handled {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
+            let since = self.record.runs.printed.get(subject).filter(|(printed_at, _)| *ends && printed_at > at);
+            if let Some((at, line)) = since {
+                self.state(Topic::Done, ("Ended before, but printed later as:".to_owned(), text::code(line)), 1.2, *at);
+            }
         }
     }
 
@@ -551,9 +590,20 @@ impl<'a> LineBuilder<'a> {
     /// The lines of a step that still hold, by file, the most important ones that fit in `limit` characters.
     fn lines(&self, step: usize, limit: usize) -> String {
         let files = &self.record.files.changed;
+        let chosen = self.chosen_lines(step, limit);
+        let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
+            let lines: Vec<String> = group.iter().map(|(file, at)| text::code(&files[*file].lines[*at].text)).collect();
+            format!("{}: {}", self.shown(&files[group[0].0].path), lines.join(BETWEEN))
+        });
+        groups.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The same lines as indexes of files and of lines in them.
+    fn chosen_lines(&self, step: usize, limit: usize) -> Vec<(usize, usize)> {
+        let files = &self.record.files.changed;
         let positions = self.by_step.get(&step).map_or(&[][..], Vec::as_slice);
         let mut chosen: Vec<(usize, usize)> = positions.to_vec();
-        chosen.sort_by_key(|(file, at)| Reverse(files[*file].lines[*at].importance()));
+        chosen.sort_by_key(|(file, at)| Reverse(files[*file].lines[*at].importance(files[*file].is_code())));
         let mut left = limit.saturating_sub(chosen.first().map_or(0, |(file, _)| self.shown(&files[*file].path).len()));
         chosen.retain(|(file, at)| {
             let cost = files[*file].lines[*at].text.chars().count() + 5;
@@ -563,11 +613,7 @@ impl<'a> LineBuilder<'a> {
         });
         chosen.truncate(LINES_MAX);
         chosen.sort_unstable();
-        let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
-            let lines: Vec<String> = group.iter().map(|(file, at)| text::code(&files[*file].lines[*at].text)).collect();
-            format!("{}: {}", self.shown(&files[group[0].0].path), lines.join(BETWEEN))
-        });
-        groups.collect::<Vec<_>>().join("; ")
+        chosen
     }
 }
 

@@ -135,6 +135,10 @@ impl Record {
         }
         if outcome == Some(Outcome::Passed) && !output.starts_with("Error") {
             let changes = call.touches.iter().filter(|touch| matches!(touch.kind, Kind::Edit | Kind::Write));
+            let mut changes = changes.peekable();
+            if changes.peek().is_some() {
+                self.runs.edited();
+            }
             changes.for_each(|touch| self.files.change(touch, at, step));
         }
         match (&call.command, call.kind) {
@@ -178,10 +182,21 @@ impl Record {
         let hides_failure = reports && commands::reports_failure(output);
         // Of a command in the background no outcome is known.
         let Some(outcome) = outcome.filter(|_| !output.contains("background with ID: ")) else {
+            if let ([(part, purpose)], None) = (relevant.as_slice(), outcome) {
+                self.runs.stop(part, *purpose, at);
+            }
             return relevant.iter().for_each(|(part, _)| self.checks.forget(part, folder));
         };
         let outcome = if hides_failure { Outcome::Failed } else { outcome };
+        if let ([(part, purpose)], true) = (relevant.as_slice(), commands::was_stopped(output)) {
+            self.runs.stop(part, *purpose, at);
+            return self.checks.forget(part, folder);
+        }
         self.runs.count(&relevant, outcome, output, at);
+        self.runs.print(&parts, output, at);
+        if let [(part, _)] = relevant.as_slice() {
+            self.runs.follow(part, folder, outcome, output, at);
+        }
         if outcome != Outcome::Passed {
             // Of a line with one check that one failed: whatever prepares it is no check.
             let verifying: Vec<&str> =
