@@ -4,6 +4,9 @@ use super::commands;
 use super::text;
 use std::collections::HashMap;
 
+/// Maximum number of failures that later successes are compared with, the newest.
+const OPEN_MAX: usize = 60;
+
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -47,7 +50,7 @@ pub(super) struct Checks {
     /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
-    /// Indexes of the newest checks that have not passed.
+    /// Indexes of the checks that failed last, oldest failure first.
     open: Vec<usize>,
 }
 
@@ -71,10 +74,20 @@ impl Checks {
     pub(super) fn put(&mut self, check: Check) {
         let next = self.all.len();
         let position = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
-        if check.outcome != Outcome::Passed && !self.open.contains(&position) {
+        if check.outcome == Outcome::Failed {
+            self.open.retain(|open| *open != position);
             self.open.push(position);
         }
-        if position == next { self.all.push(check) } else { self.all[position] = check }
+        if position == next {
+            self.all.push(check)
+        } else {
+            self.all[position] = check
+        }
+        // Whether something ended the oldest of so many is not known.
+        if self.open.len() > OPEN_MAX {
+            let oldest = &mut self.all[self.open.remove(0)];
+            (oldest.outcome, oldest.verifies) = (Outcome::Passed, false);
+        }
     }
 
     /// Forgets that a command passed: it ran again, and its outcome is not known.
@@ -92,14 +105,17 @@ impl Checks {
         let command = passed.command.as_str();
         // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");
-        let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
+        let head = |command: &str| command.match_indices(' ').nth(1).map_or(command.len(), |(at, _)| at);
+        let begins = &command[..head(command)];
         for position in &self.open {
             let check = &mut self.all[*position];
             let failed = check.command.as_str();
+            let behind = failed.strip_prefix(command);
             let is_narrower =
-                failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
-            let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
-            if is_settled || !check.verifies && head(failed) == head(command) {
+                behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) || failed.starts_with(whole);
+            let is_end = failed.strip_suffix(command).is_some_and(|rest| rest.ends_with("&& "));
+            let is_settled = check.folder == passed.folder && is_narrower || is_end;
+            if is_settled || !check.verifies && failed[..head(failed)] == *begins {
                 // A command that only failed once is no check, and a check is known by its last outcome.
                 (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
                 check.output_line.clear();

@@ -5,7 +5,7 @@ use regex::Regex;
 use std::sync::LazyLock;
 
 /// Purpose of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Purpose {
     /// Checks the work: a test, a build, a lint.
     Verify,
@@ -16,6 +16,7 @@ pub(super) enum Purpose {
     /// Runs a program whose result or failure is relevant.
     Run,
     /// Only reads.
+    #[default]
     Inspect,
 }
 

@@ -6,7 +6,7 @@ use super::text;
 use super::tools::{FileEffect, Kind};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of new lines kept of a file, the newest: no summary quotes more.
+/// Maximum numbers of new lines, and of settings, kept of a file, the newest: no summary quotes more.
 const LINES_MAX: usize = 80;
 
 /// Minimum number of words in a phrase that people read, among code.
@@ -56,8 +56,8 @@ fn is_plain(word: &str) -> bool {
 pub(super) struct Setting {
     pub(super) name: String,
     pub(super) value: String,
-    /// The values that it had, oldest first.
-    pub(super) before: Vec<String>,
+    /// Number of the values that it had.
+    pub(super) changes: usize,
     /// Position of its last change.
     pub(super) at: i64,
 }
@@ -97,19 +97,19 @@ impl File {
         for setting in &mut self.settings {
             let value = added.get(setting.name.as_str()).copied().flatten();
             if let Some(value) = value.filter(|value| *value != setting.value) {
-                setting.before.push(std::mem::replace(&mut setting.value, value.to_owned()));
-                setting.at = at;
+                (setting.value, setting.at, setting.changes) = (value.to_owned(), at, setting.changes + 1);
             }
         }
         let values = added.iter().filter_map(|(name, value)| Some((*name, removed.get(name).copied()??, (*value)?)));
         let mut changed: Vec<(&str, &str, &str)> = values.filter(|(_, before, value)| before != value).collect();
         changed.sort_unstable();
-        for (name, before, value) in changed {
+        for (name, _, value) in changed {
             if self.settings.iter().all(|one| one.name != name) {
-                let (name, value, before) = (name.to_owned(), value.to_owned(), vec![before.to_owned()]);
-                self.settings.push(Setting { name, value, before, at });
+                self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), changes: 1, at });
             }
         }
+        let surplus = self.settings.len().saturating_sub(LINES_MAX);
+        self.settings.drain(..surplus);
     }
 }
 
@@ -145,6 +145,8 @@ pub(super) struct Files {
     /// The changed files, in the order of their first change.
     pub(super) changed: Vec<File>,
     by_path: HashMap<String, usize>,
+    /// The same by base name, newest last.
+    by_name: HashMap<String, Vec<usize>>,
     /// Position of the newest change.
     pub(super) changed_at: Option<i64>,
 }
@@ -185,7 +187,9 @@ impl Files {
     pub(super) fn forget(&mut self, path: &str, deleted_at: Option<i64>) {
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
-        let found = exact.or_else(|| self.changed.iter().rposition(|file| file.path.ends_with(&ending)));
+        let named = self.by_name.get(text::base_name(path)).map_or(&[][..], Vec::as_slice);
+        let inside = || named.iter().rev().copied().find(|at| self.changed[*at].path.ends_with(&ending));
+        let found = exact.or_else(inside);
         let file = match (found, deleted_at) {
             (Some(position), _) => &mut self.changed[position],
             (None, Some(_)) => self.file(path),
@@ -203,6 +207,7 @@ impl Files {
         let next = self.changed.len();
         let position = *self.by_path.entry(path.to_owned()).or_insert(next);
         if position == next {
+            self.by_name.entry(text::base_name(path).to_owned()).or_default().push(position);
             self.changed.push(File { path: path.to_owned(), ..File::default() });
         }
         &mut self.changed[position]

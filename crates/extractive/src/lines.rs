@@ -387,7 +387,7 @@ impl<'a> LineBuilder<'a> {
             let line = format!("{} failed{failure} until this ran: {}", text::code(&fix.command), by.join(BETWEEN));
             self.add(Topic::Context, &line, 1.2, Order::at(fix.at));
         }
-        for run in self.record.runs.all.iter().filter(|run| run.is_stopped).rev().take(RUNS_MAX) {
+        for run in self.record.runs.all.iter().filter(|run| run.count == 0).rev().take(RUNS_MAX) {
             let line = text::code(&run.command);
             self.state(Topic::InProgress, ("Stopped before its end, and not run since:".to_owned(), line), 1.2, run.at);
         }
@@ -412,17 +412,16 @@ impl<'a> LineBuilder<'a> {
 
     /// Adds what commands did last with their subjects, and what else they changed.
     fn handled(&mut self) {
-        let handled = self.record.runs.handled();
         let mut changes: Vec<&Run> = self.record.runs.all.iter().collect();
         changes.retain(|run| run.purpose == Purpose::Change && run.passes);
         changes.sort_by_key(|run| run.at);
         let surplus = changes.len().saturating_sub(ENTRIES_MAX);
         for run in changes.into_iter().skip(surplus) {
-            if handled.iter().all(|one| !run.command.contains(&one.subject)) {
+            if !run.has_subjects {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for Handled { command, subject, ends, at } in handled {
+        for Handled { command, subject, ends, at } in self.record.runs.handled() {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
             let since = self.record.runs.printed.get(subject).filter(|(printed_at, _)| *ends && printed_at > at);
@@ -435,9 +434,8 @@ impl<'a> LineBuilder<'a> {
     /// Adds the commands since the newest request or commit, and the words of an agent after its last call.
     fn newest(&mut self, turns: &[Turn]) {
         let began_at = self.began_at();
-        let runs =
-            self.record.runs.all.iter().filter(|run| Some(run.at) >= began_at && !run.command.contains(" commit"));
-        let mut runs: Vec<&Run> = runs.collect();
+        let mut runs: Vec<&Run> = self.record.runs.all.iter().filter(|run| run.count > 0).collect();
+        runs.retain(|run| Some(run.at) >= began_at && !run.command.contains(" commit"));
         runs.sort_by_key(|run| run.at);
         for run in runs.iter().rev().take(RECENT_MAX) {
             let failed = if run.passes { "" } else { " (failed)" };
@@ -458,9 +456,9 @@ impl<'a> LineBuilder<'a> {
     fn settings(&mut self) {
         for file in self.record.files.changed.iter().filter(|file| !file.is_gone) {
             let head = format!("{} now:", self.shown(&file.path));
-            for Setting { name, value, before, at } in &file.settings {
+            for Setting { name, value, changes, at } in &file.settings {
                 let line = text::code(&format!("{name} = {value}"));
-                self.state(Topic::Context, (head.clone(), line), (before.len() * before.len()) as f64, *at);
+                self.state(Topic::Context, (head.clone(), line), (changes * changes) as f64, *at);
             }
         }
     }

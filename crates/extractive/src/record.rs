@@ -192,10 +192,11 @@ impl Record {
             self.runs.stop(part, *purpose, at);
             return self.checks.forget(part, folder);
         }
-        self.runs.count(&relevant, outcome, output, at);
+        let failure = (outcome == Outcome::Failed).then(|| commands::deciding(output).unwrap_or_default());
+        self.runs.count(&relevant, failure.as_deref(), output, at);
         self.runs.print(&parts, output, at);
         if let [(part, _)] = relevant.as_slice() {
-            self.runs.follow(part, folder, outcome, output, at);
+            self.runs.follow(part, folder, failure.as_deref(), at);
         }
         if outcome != Outcome::Passed {
             // Of a line with one check that one failed: whatever prepares it is no check.

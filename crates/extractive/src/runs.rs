@@ -1,6 +1,5 @@
 //! Commands that ran several times: how the work is started, called and looked at, and the figures measured last.
 
-use super::checks::Outcome;
 use super::commands::{self, Purpose};
 use super::text;
 use std::collections::{HashMap, HashSet};
@@ -19,16 +18,16 @@ const FIXES_MAX: usize = 2;
 const ENDS: [&str; 8] = ["close", "delete", "remove", "rm", "uninstall", "resolve", "stop", "kill"];
 
 /// A command with its runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     pub(super) command: String,
-    /// Number of its runs, and of those that failed.
+    /// Number of its runs, and of those that failed. It has none if somebody stopped each of them.
     pub(super) count: usize,
     pub(super) failed: usize,
     /// True if the last of them passed.
     pub(super) passes: bool,
-    /// True if somebody stopped the last of them, and never one of them passed.
-    pub(super) is_stopped: bool,
+    /// True if it changed subjects, and is told with them.
+    pub(super) has_subjects: bool,
     /// The line that states its newest failure.
     pub(super) failure: String,
     /// The line with a figure that it printed last.
@@ -68,36 +67,24 @@ pub(super) struct Runs {
     failing: Vec<Fix>,
     /// The newest line that a program printed about a subject that it had ended.
     pub(super) printed: HashMap<String, (i64, String)>,
-    /// The changes of subjects, in order.
+    /// The changes of subjects, in order, and the subjects that each program ended.
     handled: Vec<Handled>,
+    ended: HashMap<String, HashSet<String>>,
     /// In the order of their first run.
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
 }
 
 impl Runs {
-    /// Counts the parts of a command line with its outcome.
-    pub(super) fn count(&mut self, parts: &[(&str, Purpose)], outcome: Outcome, output: &str, at: i64) {
-        let relevant = parts.iter().filter(|(_, purpose)| *purpose != Purpose::Inspect);
-        for (part, purpose) in relevant {
-            let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
-            if *purpose == Purpose::Change && outcome == Outcome::Passed {
-                self.handle(&command, at);
-            }
-            let next = self.all.len();
-            let position = *self.by_command.entry(command.clone()).or_insert(next);
-            if position == next {
-                let (failure, figure) = (String::new(), String::new());
-                let purpose = *purpose;
-                let (count, failed, passes, is_stopped) = (0, 0, false, false);
-                self.all.push(Run { command, count, failed, passes, is_stopped, failure, figure, purpose, at });
-            }
-            let run = &mut self.all[position];
-            (run.count, run.at, run.passes) = (run.count + 1, at, outcome == Outcome::Passed);
-            run.is_stopped = false;
-            if outcome == Outcome::Failed {
+    /// Counts the relevant parts of a command line with its outcome, and the line that states its failure.
+    pub(super) fn count(&mut self, parts: &[(&str, Purpose)], failure: Option<&str>, output: &str, at: i64) {
+        for (part, purpose) in parts {
+            let has_subjects = *purpose == Purpose::Change && failure.is_none() && self.handle(part, at);
+            let run = self.run(part, *purpose);
+            (run.count, run.at, run.passes, run.has_subjects) = (run.count + 1, at, failure.is_none(), has_subjects);
+            if let Some(failure) = failure {
                 run.failed += 1;
-                run.failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);
+                run.failure = text::clip(failure, 160);
             }
             let has_number = |line: &&str| {
                 line.contains(|letter: char| letter.is_ascii_digit()) && line.contains(char::is_alphabetic)
@@ -109,12 +96,20 @@ impl Runs {
         }
     }
 
-    /// Keeps that somebody stopped a command, and that its outcome is not known.
+    /// Keeps that somebody stopped a command, unless one of its runs came to its end.
     pub(super) fn stop(&mut self, part: &str, purpose: Purpose, at: i64) {
-        self.count(&[(part, purpose)], Outcome::Failed, "", at);
-        if let Some(run) = self.all.iter_mut().rfind(|run| run.at == at) {
-            (run.count, run.failed, run.is_stopped) = (run.count - 1, run.failed - 1, run.count == 1);
+        let run = self.run(part, purpose);
+        run.at = if run.count == 0 { at } else { run.at };
+    }
+
+    fn run(&mut self, part: &str, purpose: Purpose) -> &mut Run {
+        let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
+        let next = self.all.len();
+        let position = *self.by_command.entry(command.clone()).or_insert(next);
+        if position == next {
+            self.all.push(Run { command, purpose, ..Run::default() });
         }
+        &mut self.all[position]
     }
 
     /// Forgets failures of checks: an edit may end them.
@@ -123,19 +118,19 @@ impl Runs {
     }
 
     /// Follows a failure until its command passes.
-    pub(super) fn follow(&mut self, part: &str, folder: &str, outcome: Outcome, output: &str, at: i64) {
+    pub(super) fn follow(&mut self, part: &str, folder: &str, failure: Option<&str>, at: i64) {
         let shown = text::clip(&commands::shown(part), COMMAND_CHARS_MAX / 2);
         let command = if folder.is_empty() { shown } else { format!("{shown} in {folder}") };
         let known = self.failing.iter().position(|failing| failing.command == command);
-        match (outcome, known) {
-            (Outcome::Failed, None) => {
-                let failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);
+        match (failure, known) {
+            (Some(failure), None) => {
+                let failure = text::clip(failure, 160);
                 self.failing.push(Fix { command, failure, by: Vec::new(), at });
                 let surplus = self.failing.len().saturating_sub(FAILING_MAX);
                 self.failing.drain(..surplus);
             }
-            (Outcome::Failed, Some(known)) => self.failing[known].by.clear(),
-            (Outcome::Passed, known) => {
+            (Some(_), Some(known)) => self.failing[known].by.clear(),
+            (None, known) => {
                 let fix = known.map(|known| self.failing.remove(known));
                 self.fixes.extend(fix.filter(|fix| !fix.by.is_empty()));
                 let open = self.failing.iter_mut().filter(|failing| failing.by.len() < FIXES_MAX);
@@ -149,23 +144,15 @@ impl Runs {
         const LINES_MAX: usize = 400;
         const WORDS_MAX: usize = 6;
         const LINE_CHARS_MAX: usize = 80;
-        let runs = |one: &&Handled| {
-            let program = one.command.split(' ').next();
-            one.ends && parts.iter().any(|part| part.split_whitespace().next() == program)
-        };
-        let subjects: HashSet<&str> = self.handled.iter().filter(runs).map(|one| one.subject.as_str()).collect();
-        if subjects.is_empty() {
-            return;
-        }
-        let mut printed = Vec::new();
-        for line in output.lines().take(LINES_MAX) {
+        let programs: HashSet<&str> = parts.iter().filter_map(|part| part.split_whitespace().next()).collect();
+        let ended: Vec<&HashSet<String>> = programs.iter().filter_map(|program| self.ended.get(*program)).collect();
+        for line in output.lines().take(if ended.is_empty() { 0 } else { LINES_MAX }) {
             let mut words = line.split_whitespace().take(WORDS_MAX).map(|word| word.trim_end_matches([':', ',']));
-            if let Some(subject) = words.find(|word| subjects.contains(word)) {
-                printed
-                    .push((subject.to_owned(), (at, text::clip(&text::one_line(&text::clean(line)), LINE_CHARS_MAX))));
+            if let Some(subject) = words.find(|word| ended.iter().any(|subjects| subjects.contains(*word))) {
+                let line = text::clip(&text::one_line(&text::clean(line)), LINE_CHARS_MAX);
+                self.printed.insert(subject.to_owned(), (at, line));
             }
         }
-        self.printed.extend(printed);
     }
 
     /// What each program did last with each subject, the newest ones, in order.
@@ -178,8 +165,9 @@ impl Runs {
         last
     }
 
-    /// Keeps what a command changed.
-    fn handle(&mut self, command: &str, at: i64) {
+    /// Keeps the subjects that a command changed; false if it has none.
+    fn handle(&mut self, part: &str, at: i64) -> bool {
+        let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
         let words: Vec<&str> = command.split_whitespace().collect();
         let is_subject = |at: &usize| {
             let word = words[*at];
@@ -190,9 +178,13 @@ impl Runs {
         };
         let (subjects, others): (Vec<usize>, Vec<usize>) = (0..words.len()).partition(is_subject);
         let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
-        for subject in subjects.into_iter().map(|at| words[at]) {
-            let ends = others.iter().any(|word| ENDS.contains(word));
-            self.handled.push(Handled { command: others.join(" "), subject: subject.to_owned(), ends, at });
+        let ends = others.iter().any(|word| ENDS.contains(word));
+        for subject in subjects.iter().map(|at| words[*at].to_owned()) {
+            if ends {
+                self.ended.entry(words[0].to_owned()).or_default().insert(subject.clone());
+            }
+            self.handled.push(Handled { command: others.join(" "), subject, ends, at });
         }
+        !subjects.is_empty()
     }
 }
