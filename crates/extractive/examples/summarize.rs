@@ -1,10 +1,10 @@
 //! Writes summaries of conversations in JSON, for `benches/summaries`.
 //!
-//! Each line of the input is an object: `messages` with `role`, `text` and `calls` (`tool`, `input`, `output`, `failed`),
-//! `preset`, and a limit in `tokens` by the preset's counting or the one in `counting`, or in `characters` without
-//! headings. With `rounds`, the messages come in as many pieces, and each summary replaces the one before it. Each line
-//! of the output is an object with the `text` of its last summary and the `times` that it took, of which its digest is a
-//! part.
+//! Each line of the input is an object: `messages` with `role`, `text` and `calls` (`tool`, `input`, `output`,
+//! `failed`), `preset`, and a limit in `tokens` by the preset's counting or the one in `counting`, or in `characters`
+//! without headings. With `rounds`, the messages come in as many pieces, and each summary replaces the one before it.
+//! Each line of the output is an object with the `text` of its last summary and the `times` that it took, of which its
+//! digest is a part.
 
 use longhand_core::policy::Counting;
 use longhand_core::policy::summary::SummaryInput;

@@ -2,19 +2,18 @@
 
 use super::commands;
 use super::text;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Maximum number of failures that later successes are compared with, the newest.
 const OPEN_MAX: usize = 60;
 
-/// The outcome of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Outcome {
     Passed,
     Failed,
 }
 
-/// A command with its last outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
     pub(super) command: String,
@@ -25,26 +24,23 @@ pub(super) struct Check {
     /// empty.
     pub(super) output_line: String,
     pub(super) at: i64,
-    /// True for a check of the work.
     pub(super) verifies: bool,
 }
 
 impl Check {
-    /// The command and its folder.
-    pub(super) fn named(&self) -> String {
-        let command = text::code(&text::clip(&self.command, 140));
-        if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
-    }
-
-    /// The text for a failure in the past.
-    pub(super) fn failure(&self) -> String {
-        let detail = text::code(&text::clip(&self.output_line, 160));
-        let detail = if self.output_line.is_empty() { String::new() } else { format!(": {detail}") };
-        format!("{} failed{detail}", self.named())
+    /// The command with its folder, its outcome, and the line of its output that states it.
+    pub(super) fn stated(&self) -> String {
+        let (command, line) = (text::code(&text::clip(&self.command, 140)), text::code(&self.output_line));
+        let folder = if self.folder.is_empty() { String::new() } else { format!(" in {}", text::code(&self.folder)) };
+        match (self.outcome, self.output_line.is_empty()) {
+            (Outcome::Passed, true) => format!("{command}{folder} passed"),
+            (Outcome::Passed, false) => format!("{command}{folder} passed ({line})"),
+            (Outcome::Failed, true) => format!("{command}{folder} failed"),
+            (Outcome::Failed, false) => format!("{command}{folder} failed: {line}"),
+        }
     }
 }
 
-/// The checks of a history.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     /// In the order of their first run.
@@ -55,7 +51,6 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// Adds an outcome of a command.
     pub(super) fn end(&mut self, check: Check, output: &str) {
         if check.outcome == Outcome::Passed {
             self.clear_failures(&check);
@@ -67,11 +62,7 @@ impl Checks {
             Outcome::Passed => commands::result(output),
             Outcome::Failed => commands::deciding(output),
         };
-        self.put(Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check });
-    }
-
-    /// Replaces the known state of a check.
-    pub(super) fn put(&mut self, check: Check) {
+        let check = Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check };
         let next = self.all.len();
         let position = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
         if check.outcome == Outcome::Failed {
@@ -124,11 +115,9 @@ impl Checks {
         self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
     }
 
-    /// The passed checks of the work, newest first.
-    pub(super) fn passed(&self) -> Vec<&Check> {
-        let mut passed: Vec<&Check> =
-            self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed).collect();
-        passed.sort_by_key(|check| std::cmp::Reverse(check.at));
-        passed
+    /// Position of the newest check that passed.
+    pub(super) fn passed_at(&self) -> Option<i64> {
+        let passed = self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed);
+        passed.map(|check| check.at).max()
     }
 }

@@ -6,19 +6,14 @@ use super::text;
 use super::tools::{FileEffect, Kind};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum numbers of new lines, and of settings, kept of a file, the newest: no summary quotes more.
+/// Maximum numbers of new lines, and of settings, kept of a file, the newest: no summary quotes more; maximum length of
+/// a quoted line, in characters; and minimum number of words in a phrase that people read, among code.
 const LINES_MAX: usize = 80;
-
-/// Minimum number of words in a phrase that people read, among code.
+const LINE_CHARS_MAX: usize = 150;
 const PHRASE_WORDS_MIN: usize = 4;
 
-/// Maximum length of a quoted line, in characters.
-const LINE_CHARS_MAX: usize = 150;
-
-/// A new line of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    /// Its text, on one line.
     pub(super) text: String,
     /// The step that added it.
     pub(super) step: usize,
@@ -56,19 +51,13 @@ fn is_plain(word: &str) -> bool {
 pub(super) struct Setting {
     pub(super) name: String,
     pub(super) value: String,
-    /// Number of the values that it had.
-    pub(super) changes: usize,
-    /// Position of its last change.
     pub(super) at: i64,
 }
 
-/// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     pub(super) path: String,
-    /// The settings in it that changed, in the order of their first change.
     pub(super) settings: Vec<Setting>,
-    /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
     pub(super) changed_at: Option<i64>,
     pub(super) is_new: bool,
@@ -79,13 +68,12 @@ pub(super) struct File {
 }
 
 impl File {
-    /// True if its lines are of a program, and not of a text.
     pub(super) fn is_code(&self) -> bool {
         !["md", "mdx", "txt", "rst", "adoc"].iter().any(|ending| self.path.ends_with(&format!(".{ending}")))
     }
 
-    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name that
-    /// stands twice no value is known.
+    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name
+    /// that stands twice no value is known.
     fn set(&mut self, touch: &FileEffect, at: i64) {
         let (removed, added) = (settings(&touch.removed), settings(&touch.added));
         let stays = |name: &str| match (removed.get(name), added.get(name)) {
@@ -97,15 +85,16 @@ impl File {
         for setting in &mut self.settings {
             let value = added.get(setting.name.as_str()).copied().flatten();
             if let Some(value) = value.filter(|value| *value != setting.value) {
-                (setting.value, setting.at, setting.changes) = (value.to_owned(), at, setting.changes + 1);
+                (setting.value, setting.at) = (value.to_owned(), at);
             }
         }
         let values = added.iter().filter_map(|(name, value)| Some((*name, removed.get(name).copied()??, (*value)?)));
-        let mut changed: Vec<(&str, &str, &str)> = values.filter(|(_, before, value)| before != value).collect();
+        let changed = values.filter(|(_, before, value)| before != value).map(|(name, _, value)| (name, value));
+        let mut changed: Vec<(&str, &str)> = changed.collect();
         changed.sort_unstable();
-        for (name, _, value) in changed {
+        for (name, value) in changed {
             if self.settings.iter().all(|one| one.name != name) {
-                self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), changes: 1, at });
+                self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), at });
             }
         }
         let surplus = self.settings.len().saturating_sub(LINES_MAX);
@@ -139,7 +128,6 @@ fn setting(line: &str) -> Option<(&str, &str)> {
     (is_name && is_value && is_short).then_some((name, value))
 }
 
-/// The files of a history.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     /// The changed files, in the order of their first change.
@@ -147,12 +135,10 @@ pub(super) struct Files {
     by_path: HashMap<String, usize>,
     /// The same by base name, newest last.
     by_name: HashMap<String, Vec<usize>>,
-    /// Position of the newest change.
     pub(super) changed_at: Option<i64>,
 }
 
 impl Files {
-    /// Adds a change.
     pub(super) fn change(&mut self, touch: &FileEffect, at: i64, step: usize) {
         let is_whole = touch.kind == Kind::Write;
         self.changed_at = Some(at);
@@ -167,9 +153,6 @@ impl Files {
             file.lines.retain(|line| new.contains(&line.text));
         } else {
             file.lines.retain(|line| !old.contains(&line.text) || new.contains(&line.text));
-        }
-        if !removed.trim().is_empty() && !removed.trim().contains('\n') {
-            file.lines.retain(|line| !line.text.contains(removed.trim()));
         }
         let is_code = file.is_code();
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
@@ -200,7 +183,6 @@ impl Files {
         (file.is_gone, file.deleted_at) = (true, deleted_at);
     }
 
-    /// The entry of a changed file, created if it is new.
     pub(super) fn file(&mut self, path: &str) -> &mut File {
         let path = text::one_line(&text::clean(path));
         let path = path.strip_prefix("./").unwrap_or(&path);

@@ -4,31 +4,25 @@ use super::commands::{self, Purpose};
 use super::text;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum length of a command that is remembered, in characters.
+/// Maximum length of a command that is remembered, in characters; and maximum numbers, the newest, of subjects, of
+/// failures that are followed, and of commands that ended one.
 const COMMAND_CHARS_MAX: usize = 240;
-
-/// Maximum number of subjects, the newest.
 const HANDLED_MAX: usize = 600;
-
-/// Maximum numbers of failures that are followed, the newest, and of commands that ended one.
 const FAILING_MAX: usize = 20;
 const FIXES_MAX: usize = 2;
 
 /// Verbs of commands that end a subject.
 const ENDS: [&str; 8] = ["close", "delete", "remove", "rm", "uninstall", "resolve", "stop", "kill"];
 
-/// A command with its runs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     pub(super) command: String,
     /// Number of its runs, and of those that failed. It has none if somebody stopped each of them.
     pub(super) count: usize,
     pub(super) failed: usize,
-    /// True if the last of them passed.
     pub(super) passes: bool,
     /// True if it changed subjects, and is told with them.
     pub(super) has_subjects: bool,
-    /// The line that states its newest failure.
     pub(super) failure: String,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
@@ -42,7 +36,6 @@ pub(super) struct Handled {
     /// The command without its subjects.
     pub(super) command: String,
     pub(super) subject: String,
-    /// True if it ended it.
     pub(super) ends: bool,
     pub(super) at: i64,
 }
@@ -50,16 +43,13 @@ pub(super) struct Handled {
 /// A failure that ended without an edit, by other commands.
 #[derive(Debug, Clone)]
 pub(super) struct Fix {
-    /// The command that failed, with its folder.
     pub(super) command: String,
-    /// The line that states the failure.
     pub(super) failure: String,
     /// The first commands that passed before it passed too.
     pub(super) by: Vec<String>,
     pub(super) at: i64,
 }
 
-/// The commands of a history.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     /// What other commands ended, and the failures that nothing ended so far.
@@ -70,7 +60,6 @@ pub(super) struct Runs {
     /// The changes of subjects, in order, and the subjects that each program ended.
     handled: Vec<Handled>,
     ended: HashMap<String, HashSet<String>>,
-    /// In the order of their first run.
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
 }

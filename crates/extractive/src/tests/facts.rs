@@ -92,7 +92,6 @@ fn of_work() -> Vec<Case> {
                 ("Relevant Files", "`a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
-                ("Next Steps", "Commit the changes"),
             ],
             silent: &["Not committed: `a.py`"],
         },
