@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
 
 use super::dialect;
-use super::encode::{self, Encoded};
+use super::encode::{self, EncodedValue};
 use super::errors;
 use super::lease::{self, Lease, Trust};
 use super::primary;
@@ -115,7 +115,7 @@ enum State {
 type Together = HashMap<(bool, Vec<usize>), Arc<str>>;
 
 /// A statement in PostgreSQL's words, with the types of its parameters.
-struct Prepared {
+struct PreparedStatement {
     text: Arc<str>,
     kinds: Vec<PgTypeInfo>,
 }
@@ -126,11 +126,11 @@ pub struct Client {
     driver: Driver,
     state: Cell<State>,
     /// By the statement's own text.
-    prepared: RefCell<HashMap<String, Arc<Prepared>>>,
+    prepared: RefCell<HashMap<String, Arc<PreparedStatement>>>,
     /// The statements that take many rows, by their text or by what stands behind `insert into`.
     of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
-    queue: RefCell<Vec<Queued>>,
+    queue: RefCell<Vec<QueuedRows>>,
     together: RefCell<Together>,
     /// Answers that were read ahead, by the statement and its values.
     ahead: RefCell<AllAhead>,
@@ -180,9 +180,9 @@ impl OfMany {
 }
 
 /// Rows on their way to the server.
-struct Queued {
+struct QueuedRows {
     statement: Arc<OfMany>,
-    columns: Vec<Encoded>,
+    columns: Vec<EncodedValue>,
 }
 
 impl Client {
@@ -274,7 +274,7 @@ impl Client {
     }
 
     /// The form of a statement for the server.
-    fn prepare(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Arc<Prepared>> {
+    fn prepare(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Arc<PreparedStatement>> {
         let listed = dialect::key_with_lists(sql, parameters);
         let key = listed.as_deref().unwrap_or(sql);
         if let Some(found) = self.prepared.borrow().get(key) {
@@ -282,7 +282,7 @@ impl Client {
         }
         let text: Arc<str> = dialect::of(sql, parameters).into();
         let kinds = self.kinds(&text)?;
-        let prepared = Arc::new(Prepared { text, kinds });
+        let prepared = Arc::new(PreparedStatement { text, kinds });
         let mut all = self.prepared.borrow_mut();
         if all.len() >= 2 * limits::STATEMENTS_KEPT {
             all.clear();
@@ -309,7 +309,7 @@ impl Client {
         Ok(self.prepare(sql, parameters)?.kinds.len())
     }
 
-    fn arguments(prepared: &Prepared, parameters: &[Parameter<'_>]) -> Result<PgArguments> {
+    fn arguments(prepared: &PreparedStatement, parameters: &[Parameter<'_>]) -> Result<PgArguments> {
         if prepared.kinds.len() != parameters.len() {
             return Err(Error::Bug("a statement has another number of parameters than values"));
         }
@@ -520,7 +520,7 @@ impl Client {
             encode::column(kind, values)
         });
         let columns = columns.collect::<Result<_>>()?;
-        self.queue.borrow_mut().push(Queued { statement: Arc::clone(statement), columns });
+        self.queue.borrow_mut().push(QueuedRows { statement: Arc::clone(statement), columns });
         if matches!(self.state.get(), State::Begun | State::InTransaction) { Ok(()) } else { self.flush() }
     }
 
@@ -545,7 +545,7 @@ impl Client {
             None => {
                 let mut first = 1;
                 let mut texts = Vec::with_capacity(queue.len());
-                for Queued { statement, .. } in &queue {
+                for QueuedRows { statement, .. } in &queue {
                     texts.push(statement.text(first)?);
                     first += statement.kinds.len();
                 }

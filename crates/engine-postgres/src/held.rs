@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::keeper::Keeper;
 use super::lease::Trust;
-use super::owner::{Taken, Taker};
+use super::owner::{TakenShard, Taker};
 use super::registry;
 use super::shard::{Role, Shard};
 use crate::clock::Clock;
@@ -13,7 +13,7 @@ use crate::model::Seq;
 use crate::telemetry::failpoint;
 use crate::write_state::WriteState;
 use longhand_engine::database::{
-    BeginAnew, Cleaned, Database, Engine, HeldStore, LeasedPlace, Look, Serving, VerifiedBy, note_failure,
+    BeginAnew, CleaningProgress, Database, Engine, HeldStore, LeasedPlace, Look, ServedStore, VerifiedBy, note_failure,
 };
 use longhand_engine::health::Health;
 use longhand_engine::readers::Readers;
@@ -54,7 +54,7 @@ fn note_server(conn: &Connection, change: impl FnOnce(&Connection) -> Result<()>
 impl Ownership {
     /// Makes what the shard needs, and takes the lease, once; none while another daemon has it. From then on the lease is
     /// renewed, until the trust in it ends.
-    fn set_up_and_take(&self) -> Result<Option<(Connection, Taken)>> {
+    fn set_up_and_take(&self) -> Result<Option<(Connection, TakenShard)>> {
         let client = self.shard.connect_alone(Role::Writer, None)?;
         client.set_up(self.shard.name(), &self.shard.schema())?;
         client.close()?;
@@ -67,7 +67,7 @@ impl Ownership {
     }
 
     /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
-    fn take(&self, again: bool) -> Result<Option<(Connection, Taken)>> {
+    fn take(&self, again: bool) -> Result<Option<(Connection, TakenShard)>> {
         let client = self.shard.connect_alone(Role::Writer, Some(Arc::clone(&self.trust)))?;
         let (shard, owner) = (self.shard.name(), self.owner.as_str());
         let taken = client.take(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
@@ -85,7 +85,7 @@ impl Ownership {
     /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
     /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time in which the
     /// lease has run out.
-    fn take_again(&self) -> Result<(Connection, Taken)> {
+    fn take_again(&self) -> Result<(Connection, TakenShard)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
         // Until it is taken again, it is not renewed either.
         self.trust.doubt();
@@ -127,9 +127,9 @@ impl Ownership {
 }
 
 /// An ownership that nobody renews once this is dropped: nobody would serve the shard.
-struct Kept(Ownership);
+struct KeptOwnership(Ownership);
 
-impl Drop for Kept {
+impl Drop for KeptOwnership {
     fn drop(&mut self) {
         self.0.trust.lose();
     }
@@ -144,7 +144,7 @@ impl LeasedPlace for Shard {
         let trust = Arc::new(Trust::new(self.acknowledged()));
         let ownership = Ownership { shard: self.clone(), owner, ttl, trust };
         match ownership.set_up_and_take()? {
-            Some((conn, taken)) => Ok(Some(Box::new(HeldShard { conn, taken, ownership: Kept(ownership) }))),
+            Some((conn, taken)) => Ok(Some(Box::new(HeldShard { conn, taken, ownership: KeptOwnership(ownership) }))),
             None => Ok(None),
         }
     }
@@ -169,8 +169,8 @@ impl LeasedPlace for Shard {
 /// A shard whose lease this process has.
 struct HeldShard {
     conn: Connection,
-    taken: Taken,
-    ownership: Kept,
+    taken: TakenShard,
+    ownership: KeptOwnership,
 }
 
 impl HeldShard {
@@ -221,18 +221,18 @@ impl HeldStore for HeldShard {
             _ => {}
         }
         note_server(&self.conn, |conn| match self.taken {
-            Taken { may_lack: true, .. } => {
+            TakenShard { may_lack: true, .. } => {
                 tracing::warn!(
                     "the database was promoted, recovered or restored since its newest event: it may lack what was \
                      acknowledged, and the store gets a new identity"
                 );
                 begin_anew(conn)
             }
-            Taken { is_moved: true, .. } => {
+            TakenShard { is_moved: true, .. } => {
                 tracing::info!("the database is another server, and has what was acknowledged");
                 Ok(())
             }
-            Taken { .. } => Ok(()),
+            TakenShard { .. } => Ok(()),
         })
     }
 
@@ -242,12 +242,12 @@ impl HeldStore for HeldShard {
         clock: &Clock,
         health: Arc<Health>,
         begin_anew: BeginAnew,
-    ) -> Result<Serving> {
+    ) -> Result<ServedStore> {
         let Self { conn, ownership, .. } = *self;
         ownership.0.trust.note_durable(scalar(IS_DURABLE).one(&conn)?);
         let readers = ownership.0.readers(readers, clock.clone());
         let engine = ownership.0.engine();
-        Ok(Serving { database: Box::new(ShardDatabase { conn, ownership, health, begin_anew }), engine, readers })
+        Ok(ServedStore { database: Box::new(ShardDatabase { conn, ownership, health, begin_anew }), engine, readers })
     }
 
     fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send> {
@@ -331,7 +331,7 @@ impl Engine for ShardEngine {
 /// The database of a shard, as its writer has it.
 struct ShardDatabase {
     conn: Connection,
-    ownership: Kept,
+    ownership: KeptOwnership,
     health: Arc<Health>,
     begin_anew: BeginAnew,
 }
@@ -438,8 +438,8 @@ impl Database for ShardDatabase {
 
     fn batch_ended(&mut self, _: usize) {}
 
-    fn clean(&mut self) -> Result<Cleaned> {
-        Ok(Cleaned::Fully)
+    fn clean(&mut self) -> Result<CleaningProgress> {
+        Ok(CleaningProgress::Fully)
     }
 
     fn shrink(&mut self, _: &dyn Fn() -> bool) {}

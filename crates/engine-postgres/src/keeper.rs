@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::lease::{self, Trust};
-use super::owner::Renewed;
+use super::owner::RenewedSettings;
 use super::shard::Shard;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -71,7 +71,7 @@ impl Keeper {
         let epoch = self.trust.epoch();
         let sent_ms = lease::now_ms();
         match client.renew(self.shard.name(), &self.owner, *epoch, self.ttl)? {
-            Some(Renewed { is_durable, is_replicated }) => {
+            Some(RenewedSettings { is_durable, is_replicated }) => {
                 self.trust.note_durable(is_durable);
                 self.trust.acknowledged().note_replicated(is_replicated);
                 self.trust.extend(sent_ms, self.ttl);

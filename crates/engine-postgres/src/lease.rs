@@ -201,7 +201,7 @@ impl Lease {
 /// What a daemon acknowledged last of a shard that it owned. It stays when the daemon owns the shard no more: if nobody owned
 /// it since, the daemon knows whether another server has all of it.
 #[derive(Debug, Default)]
-pub struct Acknowledged {
+pub struct AcknowledgedState {
     newest: Mutex<Option<Newest>>,
     /// True if commits waited for a standby, by the last renewal of the lease.
     is_replicated: AtomicBool,
@@ -217,7 +217,7 @@ struct Newest {
     server: String,
 }
 
-impl Acknowledged {
+impl AcknowledgedState {
     fn newest(&self) -> MutexGuard<'_, Option<Newest>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,7 +280,7 @@ pub struct Trust {
     is_doubted: AtomicBool,
     /// True if commits survive a crash of the server, by its settings.
     is_durable: AtomicBool,
-    acknowledged: Arc<Acknowledged>,
+    acknowledged: Arc<AcknowledgedState>,
     /// What the keeper sleeps on.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -288,7 +288,7 @@ pub struct Trust {
 
 impl Trust {
     /// No trust yet.
-    pub fn new(acknowledged: Arc<Acknowledged>) -> Self {
+    pub fn new(acknowledged: Arc<AcknowledgedState>) -> Self {
         Self {
             until_ms: AtomicI64::new(i64::MIN),
             is_lost: AtomicBool::new(false),
@@ -338,7 +338,7 @@ impl Trust {
     }
 
     /// What was acknowledged last.
-    pub(super) fn acknowledged(&self) -> &Acknowledged {
+    pub(super) fn acknowledged(&self) -> &AcknowledgedState {
         &self.acknowledged
     }
 
@@ -417,17 +417,16 @@ mod tests {
             is_whole: true,
             server: "a".to_owned(),
         };
-        let nobody = Acknowledged::default();
-        let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| Acknowledged {
-            is_replicated: AtomicBool::new(is_replicated),
-            ..Acknowledged::default()
+        let nobody = AcknowledgedState::default();
+        let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| {
+            AcknowledgedState { is_replicated: AtomicBool::new(is_replicated), ..AcknowledgedState::default() }
         });
         local.note(&lease);
         replicated.note(&lease);
         doubting.note(&Lease { is_whole: false, ..lease.clone() });
         forgetful.note(&lease);
         forgetful.forget();
-        let unanswered = Acknowledged::default();
+        let unanswered = AcknowledgedState::default();
         unanswered.note(&lease);
         unanswered.attempt(8);
         unanswered.attempt(10);

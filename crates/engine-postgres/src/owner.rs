@@ -25,7 +25,7 @@ pub struct Taker<'t> {
 
 /// A shard that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenShard {
     /// True on another server than that of the newest event, or behind a recovery to an earlier time.
     pub is_moved: bool,
     /// True if later events may have been acknowledged.
@@ -34,7 +34,7 @@ pub struct Taken {
 
 /// What a renewal says of the server's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Renewed {
+pub(super) struct RenewedSettings {
     /// True if commits survive a crash of the server.
     pub(super) is_durable: bool,
     /// True if commits wait for a standby.
@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// Takes the lease of a shard, and the right to write for this connection. None if another owner has it, or had it since.
-    pub fn take(&self, taker: &Taker<'_>) -> Result<Option<Taken>> {
+    pub fn take(&self, taker: &Taker<'_>) -> Result<Option<TakenShard>> {
         let Taker { shard, owner, ttl, trust, again } = *taker;
         let (name, me) = (|| Parameter::Text(shard.into()), || Parameter::Text(owner.into()));
         let mut epoch = trust.epoch();
@@ -82,7 +82,7 @@ impl Client {
             trust.extend(sent_ms, ttl);
         }
         *self.lease.borrow_mut() = Some(lease);
-        Ok(Some(Taken { is_moved, may_lack }))
+        Ok(Some(TakenShard { is_moved, may_lack }))
     }
 
     /// Writes the epoch into the row of the shard. A transaction of the last owner has that row while it lasts, and is ended
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Renews a lease with an epoch. None if it is not the owner's any more.
-    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<Renewed>> {
+    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<RenewedSettings>> {
         let values = [
             Parameter::Text(shard.into()),
             Parameter::Text(owner.into()),
@@ -142,7 +142,7 @@ impl Client {
             Parameter::Integer(milliseconds(ttl)),
         ];
         let Some(row) = self.row(lease::RENEW, &values)? else { return Ok(None) };
-        Ok(Some(Renewed { is_durable: row.get(0)?, is_replicated: row.get(1)? }))
+        Ok(Some(RenewedSettings { is_durable: row.get(0)?, is_replicated: row.get(1)? }))
     }
 
     /// The number of the newest event by the row of the shard.

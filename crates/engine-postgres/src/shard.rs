@@ -1,7 +1,7 @@
 //! Where a shard is: a database, and a schema in it.
 
 use super::client::Client;
-use super::lease::{Acknowledged, Trust};
+use super::lease::{AcknowledgedState, Trust};
 use crate::error::{Error, Result};
 use sqlx::postgres::PgConnectOptions;
 use std::str::FromStr as _;
@@ -38,7 +38,7 @@ pub struct Shard {
     options: PgConnectOptions,
     name: String,
     /// What this process acknowledged when it owned the shard before.
-    acknowledged: Arc<Acknowledged>,
+    acknowledged: Arc<AcknowledgedState>,
 }
 
 impl Shard {
@@ -63,11 +63,11 @@ impl Shard {
 
     /// The shard, of which this process acknowledged this before.
     #[must_use]
-    pub fn with_acknowledged(self, acknowledged: Arc<Acknowledged>) -> Self {
+    pub fn with_acknowledged(self, acknowledged: Arc<AcknowledgedState>) -> Self {
         Self { acknowledged, ..self }
     }
 
-    pub(super) fn acknowledged(&self) -> Arc<Acknowledged> {
+    pub(super) fn acknowledged(&self) -> Arc<AcknowledgedState> {
         Arc::clone(&self.acknowledged)
     }
 

@@ -65,7 +65,7 @@ pub trait HeldStore: Send {
         clock: &Clock,
         health: Arc<Health>,
         begin_anew: BeginAnew,
-    ) -> Result<Serving>;
+    ) -> Result<ServedStore>;
 
     /// What gives back a store that could not be opened.
     fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send>;
@@ -96,7 +96,7 @@ pub enum VerifiedBy {
 }
 
 /// A store that is served.
-pub struct Serving {
+pub struct ServedStore {
     /// What its writer has.
     pub database: Box<dyn Database>,
     /// What all have that share it.
@@ -164,7 +164,7 @@ pub trait Database: Send {
     fn batch_ended(&mut self, bytes: usize);
 
     /// Makes one step to take what was erased out of what the store is kept in.
-    fn clean(&mut self) -> Result<Cleaned>;
+    fn clean(&mut self) -> Result<CleaningProgress>;
 
     /// Gives free room back to the system: much while `goes_on`, else a little.
     fn shrink(&mut self, goes_on: &dyn Fn() -> bool);
@@ -175,7 +175,7 @@ pub trait Database: Send {
 
 /// What a step of cleaning has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cleaned {
+pub enum CleaningProgress {
     /// The next step can follow at once.
     Partly,
     /// A reader still needs what was erased.

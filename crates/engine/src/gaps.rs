@@ -112,12 +112,12 @@ pub struct Gaps {
     /// Others that were written since they were looked at.
     written: BTreeSet<u32>,
     /// How much of the log is noted; none before the first page is looked at.
-    noted: Option<Noted>,
+    noted: Option<LogPosition>,
 }
 
 /// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Noted {
+struct LogPosition {
     /// What all frames have in common since the log was begun anew: a number that rises by one each time, and a random one.
     /// None before the first frame.
     salts: Option<[u8; 8]>,
@@ -161,7 +161,7 @@ impl Gaps {
         }
     }
 
-    fn read_log(&mut self, noted: Noted, frames: u32, log: &File) -> Result<()> {
+    fn read_log(&mut self, noted: LogPosition, frames: u32, log: &File) -> Result<()> {
         let failed = |error: io::Error| Error::Database(error.to_string());
         if frames == 0 {
             return Ok(());
@@ -182,7 +182,7 @@ impl Gaps {
             }
             self.written.insert(number(&header, 0));
         }
-        self.noted = Some(Noted { salts: Some(salts), frames });
+        self.noted = Some(LogPosition { salts: Some(salts), frames });
         Ok(())
     }
 
@@ -233,12 +233,12 @@ impl Gaps {
 }
 
 /// The position in the log behind its last frame.
-fn newest(conn: &Connection, log: &File) -> Result<Noted> {
+fn newest(conn: &Connection, log: &File) -> Result<LogPosition> {
     match count_frames(conn)? {
-        0 => Ok(Noted { salts: None, frames: 0 }),
+        0 => Ok(LogPosition { salts: None, frames: 0 }),
         frames => {
             let salts = salts(log).map_err(|error| Error::Database(error.to_string()))?;
-            Ok(Noted { salts: Some(salts), frames })
+            Ok(LogPosition { salts: Some(salts), frames })
         }
     }
 }

@@ -27,11 +27,11 @@ const INSTANT_MICROS: i64 = 1_000;
 /// never has to wait until real time has caught up.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    shared: Arc<Shared>,
+    shared: Arc<SharedClock>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedClock {
     state: Mutex<State>,
     /// The begin of a test's clock, which moves only when it is advanced.
     fixed: Option<i64>,
@@ -68,7 +68,7 @@ pub struct ClockState {
 impl Clock {
     /// A clock for tests that stands at this instant until it is advanced, so that tests do not depend on their speed.
     pub fn fixed_at(start: Timestamp) -> Self {
-        Self { shared: Arc::new(Shared { fixed: Some(start.0), ..Shared::default() }) }
+        Self { shared: Arc::new(SharedClock { fixed: Some(start.0), ..SharedClock::default() }) }
     }
 
     /// The time of events: never earlier than before.

@@ -1,10 +1,10 @@
 //! Compactions as clients ask for them and look at them.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::compactions::SuppliedSummary;
-use super::ledger::head::{Pending, Receipt, SessionKey};
-use super::ledger::jobs::{self, Condition, Enqueued, WindowUsage};
+use super::ledger::head::{PendingWork, Receipt, SessionKey};
+use super::ledger::jobs::{self, Condition, EnqueuedJob, WindowUsage};
 use super::ledger::requests::{self, AddRequests, Subject};
 use super::ledger::tx::Requester;
 use super::ledger::{ancestry, by_hand, digests, expand, messages};
@@ -29,11 +29,11 @@ impl Compactions {
         &self,
         session: SessionKey,
         caller: Requester,
-        request: Checked<CompactionRequest>,
+        request: CheckedInput<CompactionRequest>,
         usage: WindowUsage,
         condition: Condition,
         confirm_until: Option<Timestamp>,
-    ) -> Result<Option<Enqueued>> {
+    ) -> Result<Option<EnqueuedJob>> {
         let (request, caller) = request.by(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
         self.0.write(Mutation::change("enqueue"), move |tx| enqueue.apply(tx)).await
@@ -56,7 +56,7 @@ impl Compactions {
 
     /// Commits a finished summary. The receipt's id is the compaction's. None if another compaction was committed since the
     /// view was read.
-    pub async fn supply(&self, supply: Checked<SuppliedSummary>) -> Result<Option<Receipt>> {
+    pub async fn supply(&self, supply: CheckedInput<SuppliedSummary>) -> Result<Option<Receipt>> {
         let caller = supply.caller.clone();
         let (supply, caller) = supply.by(caller);
         let supply = SuppliedSummary { caller, ..supply };
@@ -97,7 +97,7 @@ impl Compactions {
     }
 
     /// Pending work that may still change a session's view.
-    pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
+    pub async fn pending(&self, session: SessionKey) -> Result<PendingWork> {
         self.0.brief(|reader| Ok(jobs::pending(reader, session.0)?.0)).await
     }
 

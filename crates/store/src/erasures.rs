@@ -1,8 +1,8 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::engine::{self, Reader};
-use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
+use super::erasure::apply::{self, Erase, ErasePrecondition, Erasure, Progress};
 use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
@@ -81,11 +81,11 @@ impl Erasures {
         &self,
         session: SessionKey,
         caller: Requester,
-        (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
+        (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let (reason, caller) = reason.by(caller);
-        let expected = Expected::History(expected_revision);
+        let expected = ErasePrecondition::History(expected_revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
@@ -102,7 +102,7 @@ impl Erasures {
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        let expected = Expected::Everything(revision);
+        let expected = ErasePrecondition::Everything(revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
@@ -117,7 +117,7 @@ impl Erasures {
     /// Ends the erasure of a session that has begun.
     pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
         let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
-        let erase = Erase { session, caller, target, reason, expected: Expected::History(None) };
+        let erase = Erase { session, caller, target, reason, expected: ErasePrecondition::History(None) };
         self.steps(erase, true, stopping).await
     }
 

@@ -1,6 +1,6 @@
 //! Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
 use super::ledger::by_client_id;
@@ -37,7 +37,7 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        append: Checked<(Vec<AppendInput>, WithAppend)>,
+        append: CheckedInput<(Vec<AppendInput>, WithAppend)>,
     ) -> Result<Receipt> {
         let ((messages, with), caller) = append.by(caller);
         let messages =
@@ -57,7 +57,7 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        parts: Checked<Vec<OpenPart>>,
+        parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<Receipt> {
         let (parts, caller) = parts.by(caller);
         let parts = parts
@@ -87,7 +87,9 @@ impl History {
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
         self.0
-            .write(Mutation::content("append_draft", 0), move |tx| append.apply(tx, &mut drafts::Stored::default()))
+            .write(Mutation::content("append_draft", 0), move |tx| {
+                append.apply(tx, &mut drafts::DraftMessage::default())
+            })
             .await
     }
 
@@ -110,7 +112,7 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        seal: Checked<Seal>,
+        seal: CheckedInput<Seal>,
     ) -> Result<Receipt> {
         let (seal, caller) = seal.by(caller);
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
@@ -300,7 +302,7 @@ impl History {
         caller: Requester,
         expected_revision: Option<Revision>,
         message: Option<String>,
-        summary: Checked<Option<BranchSummary>>,
+        summary: CheckedInput<Option<BranchSummary>>,
     ) -> Result<Receipt> {
         let (summary, caller) = summary.by(caller);
         self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
@@ -312,7 +314,7 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        edit: Checked<NewEdit>,
+        edit: CheckedInput<NewEdit>,
     ) -> Result<Receipt> {
         let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.by(caller);
         let encoded = |part: NewPart| {

@@ -1,6 +1,6 @@
 //! Opening a store: what holds it, its connections, and the thread of its writer.
 
-use super::engine::database::{HeldStore, LeasedPlace, Serving};
+use super::engine::database::{HeldStore, LeasedPlace, ServedStore};
 use super::engine::file_store::HeldFiles;
 use super::engine::files;
 use super::engine::health::Health;
@@ -155,7 +155,7 @@ impl Store {
         let health = Arc::new(Health::default());
         let now = clock.clone();
         let begin_anew = Box::new(move |conn: &Connection| identity::begin_anew(conn, &now));
-        let Serving { database, engine, readers } = held.serve(readers, &clock, Arc::clone(&health), begin_anew)?;
+        let ServedStore { database, engine, readers } = held.serve(readers, &clock, Arc::clone(&health), begin_anew)?;
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);

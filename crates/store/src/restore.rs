@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// A store that was made from a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredStore {
     /// The id of the new store.
     pub store_id: Uuid,
     /// The backup, as it was checked.
@@ -22,7 +22,7 @@ pub struct Restored {
 
 /// Makes a store in a new or empty directory from a backup, after its content was verified in its new place. The store
 /// has an id of its own. A database that was copied from a stopped store is accepted too. The backup is not changed.
-pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) -> Result<Restored> {
+pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) -> Result<RestoredStore> {
     let bytes = check_backup(backup)?;
     let directory = files::plain(directory)?;
     check_empty(&directory)?;
@@ -52,7 +52,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let store_id = store.id();
     store.close();
     writer.await;
-    Ok(Restored { store_id, copy: CheckedCopy { path: directory, ..copy } })
+    Ok(RestoredStore { store_id, copy: CheckedCopy { path: directory, ..copy } })
 }
 
 /// The bytes of a backup. A database with a log beside it is refused: a part of its content is in the log.

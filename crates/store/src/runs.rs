@@ -1,6 +1,6 @@
 //! Runs, the prompts that wait for them, and their questions.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::approvals::{self, EndApproval, RequestApproval};
 use super::ledger::head::{Receipt, SessionKey};
@@ -48,7 +48,7 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         epoch: Epoch,
-        failure: Checked<Option<String>>,
+        failure: CheckedInput<Option<String>>,
     ) -> Result<Receipt> {
         let (failure, caller) = failure.by(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
@@ -111,7 +111,7 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        new: Checked<NewPrompt>,
+        new: CheckedInput<NewPrompt>,
     ) -> Result<Receipt> {
         let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.by(caller);
         let encoded = |part: NewPart| {
@@ -153,7 +153,7 @@ impl Runs {
         &self,
         session: SessionKey,
         caller: Requester,
-        question: Checked<Question>,
+        question: CheckedInput<Question>,
     ) -> Result<Receipt> {
         let (question, caller) = question.by(caller);
         let request = RequestApproval { session, caller, question };
@@ -166,7 +166,7 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         approval: ApprovalId,
-        answer: Checked<Option<Answer>>,
+        answer: CheckedInput<Option<Answer>>,
     ) -> Result<Receipt> {
         let (answer, caller) = answer.by(caller);
         let end = EndApproval { session, caller, approval, answer };

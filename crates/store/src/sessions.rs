@@ -1,6 +1,6 @@
 //! Sessions: making, finding, changing, forking and listing them.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
@@ -138,7 +138,7 @@ impl Sessions {
     }
 
     /// Makes a session; true if it existed.
-    pub async fn create(&self, create: Checked<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
+    pub async fn create(&self, create: CheckedInput<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
         let (create, caller) = create.by(caller);
         self.0.memberships.expect(&create.tenant);
         self.0.write(Mutation::session("create"), move |tx| create.apply(tx, &caller)).await
@@ -150,7 +150,12 @@ impl Sessions {
     }
 
     /// Changes a session.
-    pub async fn update(&self, key: SessionKey, update: Checked<UpdateSession>, caller: Requester) -> Result<Receipt> {
+    pub async fn update(
+        &self,
+        key: SessionKey,
+        update: CheckedInput<UpdateSession>,
+        caller: Requester,
+    ) -> Result<Receipt> {
         let (update, caller) = update.by(caller);
         self.0.write(Mutation::change("update"), move |tx| update.apply(tx, key, &caller)).await
     }
@@ -164,7 +169,7 @@ impl Sessions {
     pub async fn fork(
         &self,
         key: SessionKey,
-        fork: Checked<ForkSession>,
+        fork: CheckedInput<ForkSession>,
         caller: Requester,
     ) -> Result<(SessionKey, bool)> {
         let (fork, caller) = fork.by(caller);

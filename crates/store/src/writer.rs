@@ -12,7 +12,7 @@ use super::mailbox::{Batch, Bell, Receiver, Sender, mailbox};
 use super::pace::Pace;
 use super::write_state::WriteState;
 use crate::clock::Clock;
-use crate::engine::database::{Cleaned, Database};
+use crate::engine::database::{CleaningProgress, Database};
 use crate::engine::figures::{QueuedMutation, WriterMeter};
 use crate::engine::health::Health;
 use crate::engine::{self, Connection};
@@ -22,14 +22,14 @@ use crate::ledger::quotas::Quotas;
 use crate::ledger::recent::Recent;
 use crate::ledger::ring::Ring;
 use crate::ledger::secrets::Secrets;
-use crate::ledger::tx::{Counters, Erasing, Finished, Heads, Rules, Tx};
+use crate::ledger::tx::{Counters, EraseExtent, FinishedTx, Heads, Rules, Tx};
 use crate::ledger::visibility::Memberships;
 use crate::ledger::{approvals, open_messages, runs};
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::telemetry::failpoint;
-use crate::turns::{self, Room, Taken};
+use crate::turns::{self, Room, TakenRoom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -138,7 +138,7 @@ struct Envelope {
     mutation: Mutation,
     call: Box<dyn Apply>,
     /// Its part of the room of the queue, held until the commit even if the sender is gone.
-    _room: Taken,
+    _room: TakenRoom,
     _queued: QueuedMutation,
 }
 
@@ -190,8 +190,8 @@ impl WriterHandle {
     }
 
     /// What ends the writer while handles are left.
-    pub(super) fn ending(&self) -> Ending {
-        Ending { writer: self.queue.bell(), is_ending: Arc::clone(&self.is_ending) }
+    pub(super) fn ending(&self) -> WriterShutdown {
+        WriterShutdown { writer: self.queue.bell(), is_ending: Arc::clone(&self.is_ending) }
     }
 
     /// The counts of queued mutations and of commits.
@@ -227,12 +227,12 @@ impl Drop for Owner {
 }
 
 /// Ends the writer while handles are left.
-pub struct Ending {
+pub struct WriterShutdown {
     writer: Bell<Envelope>,
     is_ending: Arc<AtomicBool>,
 }
 
-impl Ending {
+impl WriterShutdown {
     /// Has the writer close its queue, and end as soon as what is queued is done.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
@@ -424,10 +424,10 @@ impl Writer {
     fn clean(&mut self) {
         let cleaned = self.database.clean().and_then(|cleaned| {
             match cleaned {
-                Cleaned::Partly => self.cleaning.goes_on = true,
-                Cleaned::Blocked => {}
-                Cleaned::Unable => self.cleaning.is_unclean = false,
-                Cleaned::Fully => self.note_cleaned()?,
+                CleaningProgress::Partly => self.cleaning.goes_on = true,
+                CleaningProgress::Blocked => {}
+                CleaningProgress::Unable => self.cleaning.is_unclean = false,
+                CleaningProgress::Fully => self.note_cleaned()?,
             }
             Ok(())
         });
@@ -513,16 +513,16 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, sessions, events, uses, erased } = finished;
+        let FinishedTx { counters, claims, interrupted, sessions, events, uses, erased } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.committed.recent.committed(sessions);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
-        if erased > Erasing::Nothing {
+        if erased > EraseExtent::Nothing {
             self.committed.ring.forget();
         }
-        self.cleaning.is_unclean |= erased == Erasing::Ended;
+        self.cleaning.is_unclean |= erased == EraseExtent::Ended;
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(newest);
@@ -569,7 +569,7 @@ impl Writer {
     /// Writes the rows of all mutations, without the commit.
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
-    fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
+    fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<FinishedTx> {
         self.database.begin()?;
         let kept = (&mut self.heads, &mut self.marks);
         let Committed { quotas, secrets, .. } = &self.committed;

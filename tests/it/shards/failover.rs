@@ -64,7 +64,7 @@ async fn append(store: &Store, session: store::SessionKey) -> store::Result<()> 
             session,
             store::Requester::default(),
             None,
-            store::Checked::own((vec![entry], store::WithAppend::default())),
+            store::CheckedInput::own((vec![entry], store::WithAppend::default())),
         )
         .await
         .map(drop)
@@ -105,7 +105,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     soon("the other durability", said).await;
     let (session, _) = store
         .sessions()
-        .create(store::Checked::own(super::new()), store::Requester::default())
+        .create(store::CheckedInput::own(super::new()), store::Requester::default())
         .await
         .expect("a session");
     append(&store, session).await.expect("appended");

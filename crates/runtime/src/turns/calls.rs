@@ -1,7 +1,7 @@
 //! Calls, and their turns.
 
-use super::gate::{Gate, Place};
-use super::room::{Room, Taken};
+use super::gate::{Gate, GatePlace};
+use super::room::{Room, TakenRoom};
 use super::share::Share;
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Turn(Arc<Call>);
 struct Call {
     gate: Arc<Gate>,
     share: Share,
-    _room: Taken,
+    _room: TakenRoom,
 }
 
 tokio::task_local! {
@@ -55,14 +55,14 @@ impl Turn {
 /// What is done of a call step by step, each in a turn.
 pub struct Steps {
     turn: Turn,
-    place: Place,
+    place: GatePlace,
     has_begun: bool,
 }
 
 impl Steps {
     /// Those of a call.
     pub fn of(turn: Turn) -> Self {
-        Self { place: Place::at(turn.0.gate.clone()), turn, has_begun: false }
+        Self { place: GatePlace::at(turn.0.gate.clone()), turn, has_begun: false }
     }
 
     /// Takes a step, when it is the call's turn.

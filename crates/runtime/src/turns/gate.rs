@@ -53,7 +53,7 @@ pub struct Pass<'g> {
 }
 
 /// A place at a gate, of one that passes it again and again.
-pub(super) struct Place {
+pub(super) struct GatePlace {
     gate: Arc<Gate>,
     /// Present while it waits.
     seat: Option<Arc<Seat>>,
@@ -73,7 +73,7 @@ impl Gate {
 
     /// A pass, when it is this share's turn; none once the gate is closed.
     pub async fn pass(self: &Arc<Self>, share: &Share) -> Option<Pass<'_>> {
-        let mut place = Place::at(self.clone());
+        let mut place = GatePlace::at(self.clone());
         let is_open = std::future::poll_fn(|context| place.poll_pass(share, false, context)).await;
         is_open.then(|| Pass { gate: self, tenant: share.tenant.clone() })
     }
@@ -171,7 +171,7 @@ impl Drop for Pass<'_> {
     }
 }
 
-impl Place {
+impl GatePlace {
     pub(super) fn at(gate: Arc<Gate>) -> Self {
         Self { gate, seat: None }
     }
@@ -218,7 +218,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for GatePlace {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         let has_pass = {

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// alone takes half of it, and its only access token a third.
 pub struct Room {
     size: usize,
-    held: Mutex<Held>,
+    held: Mutex<RoomUse>,
 }
 
 #[derive(Default)]
-struct Held {
+struct RoomUse {
     all: usize,
-    tenants: HashMap<Tenant, OfTenant>,
+    tenants: HashMap<Tenant, TenantRoom>,
 }
 
 #[derive(Default)]
-struct OfTenant {
+struct TenantRoom {
     all: usize,
     tokens: HashMap<Arc<str>, usize>,
 }
 
 /// A part of the room, until it is dropped.
-pub struct Taken {
+pub struct TakenRoom {
     room: Arc<Room>,
     share: Share,
     size: usize,
@@ -37,7 +37,7 @@ impl Room {
     }
 
     /// Takes a part of the room; none if that is more than the share's.
-    pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<Taken> {
+    pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<TakenRoom> {
         let mut held = self.held();
         let free = self.size.saturating_sub(held.all);
         let of_tenant = held.tenants.get(&share.tenant);
@@ -50,16 +50,16 @@ impl Room {
         let tenant = held.tenants.entry(share.tenant.clone()).or_default();
         tenant.all += size;
         *tenant.tokens.entry(share.token.clone()).or_default() += size;
-        Some(Taken { room: self.clone(), share: share.clone(), size })
+        Some(TakenRoom { room: self.clone(), share: share.clone(), size })
     }
 
     /// The sums are consistent at any time, so a poisoned lock does no harm.
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, RoomUse> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenRoom {
     fn drop(&mut self) {
         let Self { room, share, size } = self;
         let mut held = room.held();
@@ -82,7 +82,7 @@ impl Drop for Taken {
 mod tests {
     use super::*;
 
-    fn fill(room: &Arc<Room>, tenant: &str, token: &str) -> Vec<Taken> {
+    fn fill(room: &Arc<Room>, tenant: &str, token: &str) -> Vec<TakenRoom> {
         let share = Share::new(tenant.into(), token.into());
         std::iter::from_fn(|| room.take(&share, 1)).collect()
     }
@@ -96,7 +96,7 @@ mod tests {
         assert!(other.len() > 100 && one.len() + other.len() <= 600, "its tenant has half: {}", other.len());
         let quiet = fill(&room, "quiet", "one");
         assert!(quiet.len() > 200, "another tenant has a third of the rest: {}", quiet.len());
-        let late: Vec<Taken> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
+        let late: Vec<TakenRoom> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
         assert_eq!(late.len(), 100, "nobody finds it full");
         drop((one, other, quiet, late));
         let held = room.held();

@@ -9,7 +9,7 @@ use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
-use crate::store::{self, Checked, Erasure, Kind, Requester, SessionKey, SubAgent};
+use crate::store::{self, CheckedInput, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
 use crate::turns;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ async fn erase_all(
     shared: Arc<Shared>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
-    (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
+    (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
     let (erasures, is_session) = (shared.store.erasures(), target == EraseTarget::Session);
     let request = (target.clone(), reason.clone(), expected_revision);

@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Checked, Requester, SessionKey, Store, Visibility, WithAppend};
+use crate::store::{self, CheckedInput, Requester, SessionKey, Store, Visibility, WithAppend};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
@@ -247,7 +247,7 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     fixture
         .store
         .history()
-        .append(fixture.key, Requester::default(), None, Checked::own((vec![input], WithAppend::default())))
+        .append(fixture.key, Requester::default(), None, CheckedInput::own((vec![input], WithAppend::default())))
         .await
         .expect("appended");
     let again = append().await;

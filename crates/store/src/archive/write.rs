@@ -1,7 +1,7 @@
 //! Writing an archive: which sessions it has, and their rows, page by page.
 
 use super::lines::{ArchivedHead, Header, Lines};
-use super::tables::{Shared, TABLES, Table};
+use super::tables::{RowSharing, TABLES, Table};
 use crate::engine::connect;
 use crate::engine::{self, Cell, Reader};
 use crate::erasure::steps;
@@ -99,7 +99,7 @@ enum Next {
 }
 
 /// An archive that is being written, page by page.
-pub(super) struct Writing {
+pub(super) struct PageWriter {
     plan: ArchivePlan,
     store_id: Uuid,
     lines: Lines,
@@ -108,7 +108,7 @@ pub(super) struct Writing {
     wanted: BTreeMap<&'static str, BTreeSet<Vec<u8>>>,
 }
 
-impl Writing {
+impl PageWriter {
     /// Begins with the header.
     pub(super) fn new(plan: ArchivePlan, store_id: Uuid) -> Self {
         Self { plan, store_id, lines: Lines::default(), next: Next::Begin, wanted: BTreeMap::new() }
@@ -162,7 +162,7 @@ impl Writing {
             });
         };
         let following = Next::Rows { session, table: table + 1, behind: None };
-        if of.shared != Shared::No {
+        if of.shared != RowSharing::No {
             return Ok(following);
         }
         let (key, revision) = (key.0, head.revision);

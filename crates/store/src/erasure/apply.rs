@@ -1,10 +1,10 @@
 //! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
 //! lost something has an event.
 
-use super::plan::{AT_ONCE, EraseTarget, Group, InSession, Plan, Reached, groups, plan, sizes};
-use super::rows::{self, Losing, Opened, Sizes};
+use super::plan::{AT_ONCE, EraseTarget, Group, InSession, Plan, ReachedMessage, groups, plan, sizes};
+use super::rows::{self, MessageLoss, OpenedRevisions, Sizes};
 use super::session;
-use super::steps::{self, Begun};
+use super::steps::{self, BegunErasure};
 use crate::clock::fresh_id;
 use crate::engine::{self, Reader, Row, values};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::ledger::quotas::ContentUse;
 use crate::ledger::receipts::answered;
 use crate::ledger::secrets::Secrets;
 use crate::ledger::tombstones;
-use crate::ledger::tx::{Erasing, Requester, Tx};
+use crate::ledger::tx::{EraseExtent, Requester, Tx};
 use crate::limits;
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
@@ -77,12 +77,12 @@ pub(crate) struct Erase {
     pub(crate) caller: Requester,
     pub(crate) target: EraseTarget,
     pub(crate) reason: String,
-    pub(crate) expected: Expected,
+    pub(crate) expected: ErasePrecondition,
 }
 
 /// What refuses an erasure unless it is as it was at a revision.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Expected {
+pub(crate) enum ErasePrecondition {
     /// History, marks, policy and window.
     History(Option<Revision>),
     /// Everything of the session, which no fork shares either.
@@ -138,7 +138,7 @@ pub(crate) fn preview(
 ) -> Result<(Sizes, bool)> {
     let plan = plan(reader, key, target)?;
     let is_session = *target == EraseTarget::Session;
-    let begun = if is_session { Begun::find(reader.conn, key)? } else { None };
+    let begun = if is_session { BegunErasure::find(reader.conn, key)? } else { None };
     let drafts = Drafts::of(reader, secrets, &plan)?;
     let is_over = match is_session {
         true => begun.is_none() && Head::load(reader.conn, key)?.state == SessionState::Erased,
@@ -181,7 +181,7 @@ impl Drafts {
     }
 
     /// What the messages of a group would lose.
-    fn losing(&self, reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
+    fn losing(&self, reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<MessageLoss>> {
         let mut all = rows::losing_all(reader, group)?;
         for (losing, (_, reached)) in all.iter_mut().zip(group) {
             self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
@@ -267,7 +267,7 @@ impl Erase {
         // What others wrote in the same transaction goes as well.
         tx.flush_with_heads()?;
         match self.target {
-            EraseTarget::Session => match Begun::find(tx.conn, key)? {
+            EraseTarget::Session => match BegunErasure::find(tx.conn, key)? {
                 Some(begun) => self.step(tx, begun),
                 None => self.begin(tx),
             },
@@ -301,17 +301,17 @@ impl Erase {
         tx.flush_with_heads()?;
         let next = tx.loaded(key)?.fork_revision.unwrap_or(0) + 1;
         let (caller, reason) = (Requester { epoch: None, ..self.caller.clone() }, self.reason.clone());
-        self.step(tx, Begun { next, caller, reason, sizes: Sizes::default() })
+        self.step(tx, BegunErasure { next, caller, reason, sizes: Sizes::default() })
     }
 
     /// Makes a step of the erasure of a session on behalf of whoever began it.
-    fn step(&self, tx: &mut Tx<'_>, begun: Begun) -> Result<Progress> {
+    fn step(&self, tx: &mut Tx<'_>, begun: BegunErasure) -> Result<Progress> {
         let key = self.session.0;
         let last = tx.loaded(key)?.revision;
         let mut reader = Reader::new(tx.conn);
         let step = begun.step(&mut reader, key, last)?;
         let plan = super::plan::step(&mut reader, key, step)?;
-        let Begun { caller, reason, sizes, .. } = begun;
+        let BegunErasure { caller, reason, sizes, .. } = begun;
         // The answer is kept at the end.
         let of_step = if step.is_last { caller.clone() } else { Requester { request: None, ..caller.clone() } };
         let erase = Self { caller: of_step, reason: reason.clone(), ..self.clone() };
@@ -321,7 +321,7 @@ impl Erase {
             steps::end(tx.conn, key)?;
             return insert(tx, &plan, erased).map(Progress::Ended);
         }
-        Begun { next: step.range.last + 1, caller, reason, sizes: erased.sizes }.save(tx.conn, key)?;
+        BegunErasure { next: step.range.last + 1, caller, reason, sizes: erased.sizes }.save(tx.conn, key)?;
         Ok(Progress::Continues)
     }
 
@@ -350,7 +350,7 @@ impl Erase {
     }
 
     /// Takes what a plan reaches, with an event in each session.
-    fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<Erased> {
+    fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<EndedErasure> {
         let key = self.session.0;
         let sizes = measure(&mut Reader::new(tx.conn), plan, &Drafts::default())?;
         let mut erasures = HashMap::new();
@@ -359,7 +359,7 @@ impl Erase {
         }
         // What it reaches is of one tenant.
         let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
-        let mut opened = Opened::new(tx.conn, receipts, erasures);
+        let mut opened = OpenedRevisions::new(tx.conn, receipts, erasures);
         let lost = take(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
@@ -373,21 +373,21 @@ impl Erase {
             }
         }
         let (revision, seq) = answer.ok_or(Error::Bug("an erasure did not reach its session"))?;
-        tx.erased = tx.erased.max(if plan.continues() { Erasing::Continues } else { Erasing::Ended });
-        Ok(Erased { id, revision, seq, sizes })
+        tx.erased = tx.erased.max(if plan.continues() { EraseExtent::Continues } else { EraseExtent::Ended });
+        Ok(EndedErasure { id, revision, seq, sizes })
     }
 
     fn expect(&self, tx: &mut Tx<'_>) -> Result<()> {
         let key = self.session.0;
         let current = tx.loaded(key)?.revision;
         match self.expected {
-            Expected::History(expected) => tx.loaded(key)?.expect(expected),
-            Expected::Everything(expected)
+            ErasePrecondition::History(expected) => tx.loaded(key)?.expect(expected),
+            ErasePrecondition::Everything(expected)
                 if current != expected || engine::scalar(IS_SHARED).bind(key).one(tx.conn)? =>
             {
                 Err(Error::RevisionMismatch { expected, current })
             }
-            Expected::Everything(_) => Ok(()),
+            ErasePrecondition::Everything(_) => Ok(()),
         }
     }
 
@@ -416,10 +416,10 @@ impl Erase {
     fn write(
         &self,
         tx: &mut Tx<'_>,
-        opened: &Opened<'_>,
+        opened: &OpenedRevisions<'_>,
         plan: &Plan,
         (key, reached): (i64, &InSession),
-        lost: &Lost,
+        lost: &StrippedMessages,
     ) -> Result<(Revision, Seq)> {
         let at = tx.next_revision(key)?;
         let mut digest = Digest::default();
@@ -525,10 +525,10 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
 }
 
 /// The messages that lost content, with the sessions that own them.
-type Lost = Vec<((i64, Revision), ErasedMessage)>;
+type StrippedMessages = Vec<((i64, Revision), ErasedMessage)>;
 
 /// Takes the content of everything that the plan names.
-fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
+fn take(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<StrippedMessages> {
     let mut lost = Vec::new();
     let mut owners = BTreeSet::new();
     for group in plan.groups(&mut Reader::new(tx.conn))? {
@@ -546,7 +546,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
             }
             let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
             tx.count(place.0, -(losing.bytes + more))?;
-            lost.push((*place, Reached::named(reached)));
+            lost.push((*place, ReachedMessage::named(reached)));
             owners.insert(place.0);
         }
         opened.write()?;
@@ -578,7 +578,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
 }
 
 /// The messages of a session's history among those that lost content.
-fn in_session(tx: &mut Tx<'_>, key: i64, lost: &Lost) -> Result<Vec<ErasedMessage>> {
+fn in_session(tx: &mut Tx<'_>, key: i64, lost: &StrippedMessages) -> Result<Vec<ErasedMessage>> {
     let mut reader = Reader::new(tx.conn);
     let segments = ancestry::by_key(&mut reader, key)?.all(&mut reader)?;
     let has = |owner: i64, revision: Revision| {
@@ -600,7 +600,7 @@ fn end_compaction(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
 }
 
 /// What was taken, by whose event.
-struct Erased {
+struct EndedErasure {
     id: Uuid,
     revision: Revision,
     seq: Seq,
@@ -608,8 +608,8 @@ struct Erased {
 }
 
 /// Notes an erasure that has ended, for whoever asks for it again.
-fn insert(tx: &Tx<'_>, plan: &Plan, erased: Erased) -> Result<Erasure> {
-    let Erased { id, revision, seq, sizes } = erased;
+fn insert(tx: &Tx<'_>, plan: &Plan, erased: EndedErasure) -> Result<Erasure> {
+    let EndedErasure { id, revision, seq, sizes } = erased;
     let message = match plan.named[..] {
         [MessageId(message)] => Some(message.as_bytes().to_vec()),
         _ => None,

@@ -67,7 +67,7 @@ impl EraseTarget {
 
 /// A message that loses content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ReachedMessage {
     pub(crate) id: MessageId,
     /// The row.
     pub(crate) row: i64,
@@ -78,7 +78,7 @@ pub(crate) struct Reached {
     pub(crate) is_derived: bool,
 }
 
-impl Reached {
+impl ReachedMessage {
     /// The message, as an event names it.
     pub(crate) fn named(&self) -> ErasedMessage {
         let parts = self.parts.iter().flatten().map(|number| PartId::of(self.id, *number)).collect();
@@ -97,7 +97,7 @@ pub(crate) struct InSession {
 
 /// What one step takes of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct EraseStep {
     /// Revisions of its own rows.
     pub(crate) range: RevisionRange,
     /// True if nothing comes after it: the session itself goes as well.
@@ -116,20 +116,20 @@ pub(crate) struct Plan {
     /// The part that was named.
     pub(crate) part: Option<PartId>,
     /// What of a session goes now; none for a message or a part.
-    pub(crate) step: Option<Step>,
+    pub(crate) step: Option<EraseStep>,
     /// Sessions by key: the owner, and those that share rows with it.
     pub(crate) sessions: BTreeMap<i64, InSession>,
     /// Messages by the session that owns their rows and their revision.
-    pub(crate) messages: BTreeMap<(i64, Revision), Reached>,
+    pub(crate) messages: BTreeMap<(i64, Revision), ReachedMessage>,
 }
 
 /// Some messages of a plan.
-pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p Reached)>;
+pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p ReachedMessage)>;
 
 /// Messages in groups whose parts have few bytes together.
 pub(super) fn groups<'p>(
     reader: &mut Reader<'_>,
-    messages: impl Iterator<Item = (&'p (i64, Revision), &'p Reached)>,
+    messages: impl Iterator<Item = (&'p (i64, Revision), &'p ReachedMessage)>,
 ) -> Result<Vec<Group<'p>>> {
     let messages: Vec<_> = messages.collect();
     let sizes = sizes(reader, messages.iter().map(|(_, reached)| reached.row))?;
@@ -168,12 +168,12 @@ pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> R
         EraseTarget::Part(part) => self::part(reader, &ancestry, *part)?,
     };
     let step = start.positions.first().filter(|_| *target == EraseTarget::Session);
-    let step = step.map(|range| Step { range: *range, is_last: true });
+    let step = step.map(|range| EraseStep { range: *range, is_last: true });
     complete(reader, target.kind(), start, step)
 }
 
 /// The same for a step of the erasure of a session. The last one reaches what shares any of the session.
-pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan> {
+pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: EraseStep) -> Result<Plan> {
     let mut start = whole_session(&ancestry::by_key(reader, key)?);
     if !step.is_last {
         start.positions = vec![step.range];
@@ -181,7 +181,7 @@ pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan
     complete(reader, ErasedTarget::Session, start, Some(step))
 }
 
-fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<Step>) -> Result<Plan> {
+fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<EraseStep>) -> Result<Plan> {
     let Start { owner, named, part, positions, replaced } = start;
     let owner_id = ancestry::public_id(reader.conn, owner)?;
     let (sessions, messages) = (BTreeMap::new(), BTreeMap::new());
@@ -309,7 +309,7 @@ impl Plan {
     }
 
     /// The messages that were named or that clients wrote, without what else was derived from them.
-    pub(super) fn written(&self) -> impl Iterator<Item = (&(i64, Revision), &Reached)> {
+    pub(super) fn written(&self) -> impl Iterator<Item = (&(i64, Revision), &ReachedMessage)> {
         self.messages.iter().filter(|(_, reached)| !reached.is_derived || self.named.contains(&reached.id))
     }
 
@@ -332,7 +332,7 @@ impl Plan {
             for row in reader.all(engine::query(AT).bind(owner).bind(range.first).bind(range.last))? {
                 let kind = MessageKind::from_number(row.get(2)?)?;
                 let derived = !matches!(kind, MessageKind::Normal | MessageKind::Record | MessageKind::Edit);
-                let reached = Reached {
+                let reached = ReachedMessage {
                     id: MessageId(codec::uuid(row.get(1)?)?),
                     row: row.get(0)?,
                     kind,

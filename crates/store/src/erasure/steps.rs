@@ -2,7 +2,7 @@
 //! the session an erased one, so that nothing joins it any more, and leaves a row by which the others follow, whoever
 //! makes them. A small session goes in one step, without a row.
 
-use super::plan::Step;
+use super::plan::EraseStep;
 use super::rows::Sizes;
 use crate::engine::{self, Connection, Reader};
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub(crate) const STATEMENTS: &[&str] = &[BEGUN, SAVE, END, ALL, IS_BEGUN, BYTES]
 
 /// An erasure of a session that goes on.
 #[derive(Debug, Clone)]
-pub(super) struct Begun {
+pub(super) struct BegunErasure {
     /// What comes before is erased.
     pub(super) next: Revision,
     /// Who asked for it.
@@ -42,7 +42,7 @@ pub(super) struct Begun {
     pub(super) sizes: Sizes,
 }
 
-impl Begun {
+impl BegunErasure {
     /// The erasure that has begun in a session.
     pub(super) fn find(conn: &Connection, key: i64) -> Result<Option<Self>> {
         let Some(row) = Reader::new(conn).one(engine::query(BEGUN).bind(key))? else { return Ok(None) };
@@ -82,7 +82,7 @@ impl Begun {
     }
 
     /// The next step. `last` is the session's newest revision.
-    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<Step> {
+    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
         let most = self.next.saturating_add(limits::ERASE_STEP_REVISIONS - 1);
         let mut range = RevisionRange { first: self.next, last: most.min(last) };
         let mut bytes = 0;
@@ -93,7 +93,7 @@ impl Begun {
                 break;
             }
         }
-        Ok(Step { range, is_last: range.last >= last })
+        Ok(EraseStep { range, is_last: range.last >= last })
     }
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
 }
 
 /// Sessions in which something is being erased, each as often as somebody is at it.
-pub(crate) type Erasing = Mutex<Vec<SessionKey>>;
+pub(crate) type ErasingSessions = Mutex<Vec<SessionKey>>;
 
 /// Somebody is at an erasure in a session.
-pub(crate) struct AtWork<'e>(&'e Erasing, SessionKey);
+pub(crate) struct AtWork<'e>(&'e ErasingSessions, SessionKey);
 
 impl<'e> AtWork<'e> {
-    pub(crate) fn new(erasing: &'e Erasing, session: SessionKey) -> Self {
+    pub(crate) fn new(erasing: &'e ErasingSessions, session: SessionKey) -> Self {
         erasing.lock().unwrap_or_else(PoisonError::into_inner).push(session);
         Self(erasing, session)
     }

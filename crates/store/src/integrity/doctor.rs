@@ -31,7 +31,7 @@ pub struct Diagnosis {
 
 /// The extent of an examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Examined {
+pub struct DoctorTotals {
     /// Checked sessions.
     pub sessions: i64,
     /// Checked events.
@@ -187,7 +187,7 @@ struct Examination<'a> {
     mode: ExaminationMode,
     found: &'a mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'a>,
-    examined: Examined,
+    examined: DoctorTotals,
 }
 
 /// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis, and `progress` the
@@ -197,7 +197,7 @@ pub async fn examine(
     mode: ExaminationMode,
     found: &mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'_>,
-) -> Result<Examined> {
+) -> Result<DoctorTotals> {
     let directory = files::plain(directory)?;
     if !directory.join(DATABASE).is_file() {
         return Err(Error::Open(format!("{} has no {DATABASE}", directory.display())));
@@ -206,7 +206,7 @@ pub async fn examine(
     if state != files::DatabaseState::Ours {
         return Err(Error::Open(format!("the database in {} is empty", directory.display())));
     }
-    let mut examination = Examination { mode, found, progress, examined: Examined::default() };
+    let mut examination = Examination { mode, found, progress, examined: DoctorTotals::default() };
     match examination.run(&directory).await {
         // Without a readable schema there is nothing more to examine.
         Err(error @ Error::Corrupt { .. }) => {

@@ -11,7 +11,7 @@ use crate::ledger::ancestry;
 use crate::ledger::chain::{self, Digest};
 use crate::ledger::codec::{self, Number as _};
 use crate::ledger::head::{origin_times, usage_totals};
-use crate::ledger::tombstones::{self, Committed};
+use crate::ledger::tombstones::{self, TombstoneCommitment};
 use crate::ledger::visibility::Location;
 use crate::ledger::{events, labels, messages};
 use crate::limits;
@@ -194,7 +194,7 @@ struct EventFields {
 
 /// Rows that events account for.
 #[derive(Default, PartialEq, Eq)]
-struct Accounted {
+struct RowCounts {
     messages: i64,
     parts: i64,
     marks: i64,
@@ -204,7 +204,7 @@ struct Accounted {
     windows: i64,
     voided: i64,
     tombstones: i64,
-    of_runs: run_rows::Accounted,
+    of_runs: run_rows::RunRowCounts,
 }
 
 /// A checked page of a session's events.
@@ -229,9 +229,9 @@ pub(crate) struct SessionCheck {
     events: i64,
     bytes: u64,
     event_fields: EventFields,
-    accounted: Accounted,
+    accounted: RowCounts,
     /// Of the revisions of the current page that lost content.
-    tombstones: BTreeMap<Revision, Committed>,
+    tombstones: BTreeMap<Revision, TombstoneCommitment>,
 }
 
 impl SessionCheck {
@@ -245,7 +245,7 @@ impl SessionCheck {
             events: 0,
             bytes: 0,
             event_fields: EventFields::default(),
-            accounted: Accounted::default(),
+            accounted: RowCounts::default(),
             tombstones: BTreeMap::new(),
         }
     }
@@ -330,7 +330,7 @@ impl SessionCheck {
         reader: &mut Reader<'_>,
         first: Revision,
         last: Revision,
-    ) -> Result<BTreeMap<Revision, Committed>> {
+    ) -> Result<BTreeMap<Revision, TombstoneCommitment>> {
         match tombstones::of_page(reader, self.key, first, last) {
             Err(error @ Error::Corrupt { .. }) => {
                 self.find(first, format!("the tombstones from here on cannot be read: {error}"));
@@ -359,7 +359,7 @@ impl SessionCheck {
         // What was erased is not there to be compared: its tombstone has what must be there instead.
         let tombstone = self.tombstones.remove(&revision);
         let (digest, link) = match &tombstone {
-            Some(Committed { digest, hash }) => (digest, hash),
+            Some(TombstoneCommitment { digest, hash }) => (digest, hash),
             None => (&digest, &stored),
         };
         if hash(row, before)?.as_slice() != link || row.get::<i64>(10)? != self.key {
@@ -652,7 +652,7 @@ impl SessionCheck {
             self.find(revision, "the session's labels are not those of its events");
         }
         let Some(row) = reader.one(engine::query(COUNTS).bind(self.key))? else { return Ok(()) };
-        let there = Accounted {
+        let there = RowCounts {
             messages: row.get(0)?,
             parts: row.get(1)?,
             marks: row.get(2)?,
@@ -661,7 +661,7 @@ impl SessionCheck {
             policies: row.get(5)?,
             voided: row.get(6)?,
             windows: row.get(7)?,
-            of_runs: run_rows::Accounted::from_row(&row, 8)?,
+            of_runs: run_rows::RunRowCounts::from_row(&row, 8)?,
             tombstones: row.get(15)?,
         };
         if there != self.accounted {

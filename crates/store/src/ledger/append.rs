@@ -3,7 +3,7 @@
 
 use super::chain::{self, Digest};
 use super::codec;
-use super::counts::Counted;
+use super::counts::MessageCounts;
 use super::encoded::{EncodedMessage, keep_erased};
 use super::erased_content::{self, Receipts};
 use super::head::{Head, Receipt, SessionKey};
@@ -32,7 +32,7 @@ pub struct AppendInput {
     /// The message.
     pub message: NewMessage<Option<GivenView>>,
     /// The token counts to store; none unless it is sealed and the policy counts with a tokenizer.
-    pub token_counts: Option<Counted>,
+    pub token_counts: Option<MessageCounts>,
     /// True if it reports that a provider refused the view as too large.
     pub reports_overflow: bool,
     /// The salted digest of its metadata and the details of its end as they were received, if they were changed since.
@@ -229,14 +229,14 @@ impl Append {
 }
 
 /// Messages that may be appended, each with the stored message that it repeats, if there is one.
-pub(crate) struct Checked {
+pub(crate) struct CheckedMessages {
     messages: Vec<(Option<Message>, EncodedMessage)>,
     /// The ids of those that lack what was erased before.
     erased: HashSet<Uuid>,
 }
 
 /// Validates messages. Nothing is written, except for rows of mutations before this one that wait to be.
-pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<Checked> {
+pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<CheckedMessages> {
     for finish in messages.iter().filter_map(|message| message.input.finish.as_ref()) {
         tx.loaded(key)?.check_view(finish.view.as_ref())?;
     }
@@ -273,10 +273,10 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             return Err(Error::ClientIdReused { client_id });
         }
     }
-    Ok(Checked { messages: checked, erased })
+    Ok(CheckedMessages { messages: checked, erased })
 }
 
-impl Checked {
+impl CheckedMessages {
     /// Each message as it was sent, with the stored message that it repeats.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
         self.messages.iter().map(|(stored, message)| (&message.original, stored.as_ref()))

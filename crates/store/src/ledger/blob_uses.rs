@@ -143,14 +143,14 @@ fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>>
     Ok(unread)
 }
 
-type Found = Vec<(Holder, Vec<u8>)>;
+type BlobUses = Vec<(Holder, Vec<u8>)>;
 
 fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
     let rows = reader.all(engine::query(messages::OF_MESSAGE).bind(message))?;
     rows.iter().map(|row| Ok(messages::part_row(row)?.stored)).collect()
 }
 
-fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<Found> {
+fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<BlobUses> {
     let mut found = Vec::new();
     for part in parts {
         found.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
@@ -164,7 +164,7 @@ fn of_rows(
     conn: &Connection,
     statement: &str,
     mut after: i64,
-    read: impl Fn(&mut Reader<'_>, &Row) -> Result<Found>,
+    read: impl Fn(&mut Reader<'_>, &Row) -> Result<BlobUses>,
 ) -> Result<Vec<Error>> {
     let mut unread = Vec::new();
     loop {

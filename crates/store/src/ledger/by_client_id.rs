@@ -2,7 +2,7 @@
 
 use super::ancestry::{Ancestry, AsOf};
 use super::codec;
-use super::messages::{self, Budget, Found, Order, PageOf, select_message};
+use super::messages::{self, Budget, FoundMessage, Order, PageOf, select_message};
 use super::session_filter::texts_from;
 use crate::engine::{self, Reader};
 use crate::error::Result;
@@ -29,7 +29,7 @@ pub(crate) const STATEMENTS: &[&str] = &[FORWARD, BACKWARD];
 const READ_AT_ONCE: usize = 64;
 
 /// Where a message is in the order. Versions of a record share their client id.
-type Place = (String, Revision);
+type ClientIdPlace = (String, Revision);
 
 /// A page of these messages, the revision of the first one of the next page, and the revision that was read. It looks at
 /// a bounded number of messages, so that it may be short.
@@ -94,11 +94,11 @@ pub(crate) fn page(
 fn rows(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
-    (client_id, revision): &Place,
+    (client_id, revision): &ClientIdPlace,
     border: &str,
     (order, count): (Order, usize),
     at: Revision,
-) -> Result<Vec<(Found, AsOf)>> {
+) -> Result<Vec<(FoundMessage, AsOf)>> {
     let statement = match order {
         Order::OldestFirst => FORWARD,
         Order::NewestFirst => BACKWARD,
@@ -120,10 +120,10 @@ fn rows(
             .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(i64::try_from(count).unwrap_or(i64::MAX));
         for row in reader.all(query)? {
-            found.push((Found::from_row(&row, seen)?, seen));
+            found.push((FoundMessage::from_row(&row, seen)?, seen));
         }
     }
-    let place = |(found, _): &(Found, AsOf)| (found.message.client_id.clone(), found.message.revision);
+    let place = |(found, _): &(FoundMessage, AsOf)| (found.message.client_id.clone(), found.message.revision);
     found.sort_by_cached_key(place);
     if order == Order::NewestFirst {
         found.reverse();
@@ -136,5 +136,5 @@ fn rows(
 fn client_id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<String>> {
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(messages::by_revision(&segment, revision, AsOf::Newest))?;
-    Ok(row.map(|row| Found::from_row(&row, AsOf::Newest)).transpose()?.and_then(|found| found.message.client_id))
+    Ok(row.map(|row| FoundMessage::from_row(&row, AsOf::Newest)).transpose()?.and_then(|found| found.message.client_id))
 }

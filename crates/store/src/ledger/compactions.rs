@@ -120,7 +120,7 @@ impl Subject<'_> {
 
 /// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Committed {
+pub enum CommitOutcome {
     /// The compaction is active.
     Done,
     /// History changed meanwhile; the compaction ended as superseded.
@@ -129,7 +129,7 @@ pub enum Committed {
 
 impl Commit {
     /// Commits the compaction if its claim is valid and history before the boundary has not changed.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Committed> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<CommitOutcome> {
         let key = self.claim.session.0;
         tx.head(key)?;
         holds(tx, &self.claim)?;
@@ -195,10 +195,10 @@ impl Commit {
         head.due_during_compaction = false;
         head.mark_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
-        Ok(Committed::Done)
+        Ok(CommitOutcome::Done)
     }
 
-    fn supersede(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
+    fn supersede(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<CommitOutcome> {
         let key = self.claim.session.0;
         let failure = history_changed();
         let revision = tx.next_revision(key)?;
@@ -217,7 +217,7 @@ impl Commit {
         let head = tx.loaded(key)?;
         head.set_due(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
-        Ok(Committed::Superseded)
+        Ok(CommitOutcome::Superseded)
     }
 }
 

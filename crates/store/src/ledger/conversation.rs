@@ -23,7 +23,7 @@ pub(crate) const STATEMENTS: &[&str] = &[NEWEST_RECORD, NEWEST];
 
 /// A message of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spoken {
+pub(crate) struct ConversationMessage {
     /// The message that stands at the position: the original, or its newest edit.
     pub(crate) id: MessageId,
     /// The revision of that message.
@@ -42,7 +42,7 @@ pub(crate) fn newest(
     marks: &Marks,
     after: Revision,
     limit: usize,
-) -> Result<Vec<Spoken>> {
+) -> Result<Vec<ConversationMessage>> {
     let omitted = &marks.layout().omitted;
     let mut spoken = Vec::new();
     let mut to = ancestry.revision;
@@ -74,7 +74,7 @@ pub(crate) fn newest(
             None => (position, false),
         };
         let id = messages::id_at(reader, ancestry, revision)?;
-        spoken.push(Spoken { id, revision, position, is_replayed });
+        spoken.push(ConversationMessage { id, revision, position, is_replayed });
     }
     Ok(spoken)
 }
@@ -85,7 +85,7 @@ pub(crate) fn is_named(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     marks: &Marks,
-    spoken: &Spoken,
+    spoken: &ConversationMessage,
     id: &str,
 ) -> Result<bool> {
     let named = match messages::named(reader, ancestry, id) {

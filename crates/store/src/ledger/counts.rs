@@ -26,7 +26,7 @@ pub(crate) const STATEMENTS: &[&str] = &[OF_APPEND, KEPT, KEEP];
 
 /// The counts of a message, with the name of the counting that they are by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
+pub struct MessageCounts {
     /// The name of the counting.
     pub counting: Arc<str>,
     /// The counts.
@@ -67,7 +67,7 @@ fn number(counting: &str) -> i64 {
 }
 
 /// The counting and the counts, as the columns of a message keep them.
-pub(crate) fn columns(counted: &Counted) -> (i64, Vec<u8>) {
+pub(crate) fn columns(counted: &MessageCounts) -> (i64, Vec<u8>) {
     (number(&counted.counting), to_disk(&counted.counts))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn kept(
 }
 
 /// Stores the counts of sealed messages, in place of earlier ones.
-pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
+pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, MessageCounts)]) -> Result<()> {
     for (message, counted) in counts {
         let (counting, body) = columns(counted);
         engine::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).run(conn)?;

@@ -4,7 +4,7 @@
 
 use super::append::{check_limit, check_message_limits, open_message};
 use super::codec;
-use super::codec::Received;
+use super::codec::ReceivedPart;
 use super::head::SessionKey;
 use super::messages;
 use super::pairing::NamedCalls;
@@ -123,7 +123,7 @@ pub(crate) const STATEMENTS: &[&str] =
     &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN, REFUSE];
 
 /// An existing draft.
-struct Found {
+struct ExistingDraft {
     row: i64,
     part: PartId,
     kind: DraftKind,
@@ -141,7 +141,7 @@ struct Found {
 
 /// A stored message, and what placeholders in texts of its parts stand for, as far as they were read.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct DraftMessage {
     message: Option<Message>,
     replaced: HashMap<PartId, Vec<Replaced>>,
 }
@@ -152,8 +152,8 @@ fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<Replaced>> {
         return Ok(Vec::new());
     }
     Ok(match received::of_part(tx.conn, part)? {
-        Received::InPieces { replaced, .. } => replaced,
-        Received::AsStored | Received::Whole(_) => Vec::new(),
+        ReceivedPart::InPieces { replaced, .. } => replaced,
+        ReceivedPart::AsStored | ReceivedPart::Whole(_) => Vec::new(),
     })
 }
 
@@ -166,7 +166,7 @@ impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
     /// texts of the same mutation, which closes no part. Text that a rule refuses takes its draft with it: that is written
     /// although the answer is an error.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut DraftMessage) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
@@ -204,7 +204,7 @@ impl AppendDraft {
     }
 
     /// The draft that the text is for, if it exists.
-    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
+    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<ExistingDraft>> {
         let NewDraftText { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
             (Some(part), _) => engine::query(SELECT).bind(row).bind(part.number()),
@@ -220,7 +220,16 @@ impl AppendDraft {
             let there = row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default();
             let fits = (0..=shown).contains(offset) && delta.as_bytes().starts_with(&there);
             let overlap = fits.then_some(there.len());
-            return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None, refused }));
+            return Ok(Some(ExistingDraft {
+                row: id,
+                part,
+                kind,
+                length: shown,
+                shown,
+                overlap,
+                hidden: None,
+                refused,
+            }));
         };
         let hidden = match tx.secrets.reveal(part, hidden).map_err(|error| error.in_row(part))? {
             Some(hidden) => hidden,
@@ -233,11 +242,11 @@ impl AppendDraft {
             Err(_) => None,
         };
         let length = i64::try_from(length).unwrap_or(i64::MAX);
-        Ok(Some(Found { row: id, part, kind, length, shown, overlap, hidden: Some(hidden), refused }))
+        Ok(Some(ExistingDraft { row: id, part, kind, length, shown, overlap, hidden: Some(hidden), refused }))
     }
 
     /// Refuses text that leaves a gap or differs from the existing text, and any text of a draft that was refused.
-    fn follows_on(&self, found: &Found) -> Result<()> {
+    fn follows_on(&self, found: &ExistingDraft) -> Result<()> {
         if let Some(rule) = &found.refused {
             return Err(Error::SecretRefused { rule: rule.clone() });
         }
@@ -256,7 +265,7 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>, stored: &mut DraftMessage) -> Result<Option<PartId>> {
         let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
@@ -310,7 +319,7 @@ impl AppendDraft {
     }
 
     /// Adds the new part of the text.
-    fn extend(&self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+    fn extend(&self, tx: &mut Tx<'_>, row: i64, found: ExistingDraft) -> Result<DraftReceipt> {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.

@@ -26,12 +26,12 @@ pub(crate) struct EncodedMessage {
     /// For each part, the digests by which it is known if it was erased; nothing if an erasure is no matter.
     pub(crate) digests: Vec<Vec<[u8; 32]>>,
     /// What it lacks because it was erased before; none if it lacks nothing.
-    pub(crate) lacking: Option<Lacking>,
+    pub(crate) lacking: Option<MissingContent>,
 }
 
 /// What a message lacks because it was erased before.
 #[derive(Clone)]
-pub(crate) struct Lacking {
+pub(crate) struct MissingContent {
     /// For each part, whether it is lacking.
     parts: Vec<bool>,
     /// The salted digest of what the message had beside its parts; none if it has it still.
@@ -85,12 +85,12 @@ impl EncodedMessage {
             let ends = [&mut original.finish, &mut input.finish];
             ends.into_iter().flatten().for_each(|finish| finish.detail.clear());
         }
-        self.lacking = Some(Lacking { parts, rest });
+        self.lacking = Some(MissingContent { parts, rest });
     }
 
     /// Keeps the receipts of what it lacks, by which it is known when it is sent again.
     pub(super) fn keep_receipts(&self, tx: &mut Tx<'_>, key: i64) -> Result<()> {
-        let Some(Lacking { parts, rest }) = &self.lacking else { return Ok(()) };
+        let Some(MissingContent { parts, rest }) = &self.lacking else { return Ok(()) };
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let id = self.input.id;
         let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);

@@ -91,10 +91,10 @@ impl<'s> Receipts<'s> {
 /// The digest of an erased part, by its bytes before compression: that of what was received, if they say it.
 pub(crate) fn digest_of_stored(salt: &Salt, plain: &[u8]) -> Result<[u8; 32]> {
     Ok(match codec::decode_received(plain)? {
-        codec::Received::Whole(digest) => digest,
+        codec::ReceivedPart::Whole(digest) => digest,
         // The bytes are those of `digest_of_part`.
-        codec::Received::AsStored => salt.digest(plain),
-        codec::Received::InPieces { .. } => {
+        codec::ReceivedPart::AsStored => salt.digest(plain),
+        codec::ReceivedPart::InPieces { .. } => {
             // A draft has no media.
             let (body, metadata) = codec::decode_part(plain, &|_| Some(Vec::new()))?;
             codec::digest_of_part(salt, &body, metadata.as_deref())

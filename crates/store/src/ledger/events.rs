@@ -164,7 +164,7 @@ pub(crate) fn tail(
     }
     found.retain(|(_, event)| event.seq <= head);
     let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
-    let mut found = Found::new(found);
+    let mut found = UnfilteredEvents::new(found);
     if let Some(visibility) = &filter.visibility
         && !memberships.admit_all(visibility)
     {
@@ -203,7 +203,7 @@ pub(crate) fn newest(
     };
     let found = ring.events(admits, (after, head), page_events())?;
     let Some(found) = found.filter(|_| !is_unknown.get()) else { return Ok(None) };
-    let found = Found::new(found);
+    let found = UnfilteredEvents::new(found);
     Ok(found.split().is_none().then(|| found.page(filter, (after, head), false)))
 }
 
@@ -213,7 +213,7 @@ fn page_events() -> usize {
 }
 
 /// The events of a page before kinds are filtered, each with the key of its session.
-struct Found {
+struct UnfilteredEvents {
     events: KeyedEvents,
     /// Sessions whose events are left out.
     hidden: HashSet<i64>,
@@ -221,7 +221,7 @@ struct Found {
     is_full: bool,
 }
 
-impl Found {
+impl UnfilteredEvents {
     /// Events in order. A full page loses the events behind the last end of a mutation.
     fn new(mut events: KeyedEvents) -> Self {
         let is_full = events.len() == page_events();

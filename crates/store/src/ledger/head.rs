@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 /// Pending work that may still change a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pending {
+pub struct PendingWork {
     /// True if a compaction is due and not yet requested.
     pub is_due: bool,
     /// The compaction that waits or runs.
@@ -433,8 +433,8 @@ impl Head {
     }
 
     /// Pending changes of the view.
-    pub(crate) fn pending(&self) -> Pending {
-        Pending { is_due: self.due_revision.is_some(), compaction: self.current_job }
+    pub(crate) fn pending(&self) -> PendingWork {
+        PendingWork { is_due: self.due_revision.is_some(), compaction: self.current_job }
     }
 }
 
@@ -507,7 +507,7 @@ pub struct Receipt {
     /// fields, only appends and seals set it.
     pub newest: Revision,
     /// Pending changes of the view.
-    pub pending: Pending,
+    pub pending: PendingWork,
     /// Growth of the history by appended content, as `PartBody::growth_bytes` counts it. A fork starts with the growth
     /// of the session that it was made from.
     pub appended_bytes: i64,

@@ -87,7 +87,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
 ];
 
 /// A message's row, before its parts are read.
-pub(super) struct Found {
+pub(super) struct FoundMessage {
     pub(super) row: i64,
     pub(super) owner: i64,
     /// Bytes of its parts on disk before compression, without media in blobs.
@@ -106,7 +106,7 @@ pub(super) enum Parts {
     Rows,
 }
 
-impl Found {
+impl FoundMessage {
     /// Reads a row as of `at`: a later seal is ignored.
     pub(super) fn from_row(row: &Row, at: AsOf) -> Result<Self> {
         Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
@@ -239,7 +239,7 @@ impl Budget {
 }
 
 /// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
-fn count_within(found: &[Found], bytes_max: usize) -> usize {
+fn count_within(found: &[FoundMessage], bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
         bytes = bytes.saturating_add(found.bytes);
@@ -250,7 +250,12 @@ fn count_within(found: &[Found], bytes_max: usize) -> usize {
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
 /// messages that have their parts.
-pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf, budget: &mut Budget) -> Result<usize> {
+pub(super) fn fill_parts(
+    reader: &mut Reader<'_>,
+    found: &mut [FoundMessage],
+    at: AsOf,
+    budget: &mut Budget,
+) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -281,7 +286,7 @@ pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf,
 }
 
 /// The parts of those messages whose parts are rows, by the message's row.
-fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
+fn part_rows(reader: &mut Reader<'_>, found: &[FoundMessage]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
     let mut rows: HashMap<i64, Vec<NumberedPart>> = HashMap::new();
     let wanted: Vec<i64> =
         found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
@@ -298,7 +303,7 @@ fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Ve
 }
 
 /// The parts in a message's row that were too many bytes to come with it.
-fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
+fn parts_in_row(reader: &mut Reader<'_>, found: &FoundMessage) -> Result<Vec<StoredPart>> {
     let row = reader.one(engine::query(WHOLE).bind(found.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     let parts: Option<&[u8]> = row.get(0)?;
@@ -348,16 +353,16 @@ pub(crate) fn by_public_id(conn: &Connection, key: i64, id: MessageId) -> Result
 }
 
 /// Finds a message of a history by its id or its client's id, without its parts.
-fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, AsOf)> {
+fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(FoundMessage, AsOf)> {
     let not_found = || Error::not_found(Kind::Message, id);
-    let visible = |found: Found, segment: Segment| {
+    let visible = |found: FoundMessage, segment: Segment| {
         let is_sealed = found.message.sealed_revision.is_some_and(|sealed| segment.end.includes(sealed));
         if segment.is_inherited() && !is_sealed { Err(not_found()) } else { Ok((found, segment.end)) }
     };
     if let Ok(id) = id.parse::<MessageId>() {
         let query = engine::query(IN_TENANT).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
         let row = reader.one(query.bind(ancestry.key))?.ok_or_else(not_found)?;
-        let found = Found::from_row(&row, AsOf::Newest)?;
+        let found = FoundMessage::from_row(&row, AsOf::Newest)?;
         let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
@@ -367,7 +372,7 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
         }
         let query = engine::query(BY_CLIENT).bind(AsOf::Newest.last()).bind(segment.owner).bind(id.to_owned());
         if let Some(row) = reader.one(query.bind(segment.first).bind(segment.end.last()))? {
-            return visible(Found::from_row(&row, AsOf::Newest)?, segment);
+            return visible(FoundMessage::from_row(&row, AsOf::Newest)?, segment);
         }
     }
     Err(not_found())
@@ -385,7 +390,7 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
 /// The messages of a history by their ids or their clients' ids, in this order, as they were written: as many of the
 /// first ones as a page has, and at least one. An error if the history does not have one of them.
 pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Vec<Message>> {
-    let found: Vec<(Found, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
+    let found: Vec<(FoundMessage, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
     let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::with_capacity(found.len());
     for (found, at) in found {
@@ -402,7 +407,7 @@ pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]
 pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
     let query = engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
     let row = reader.one(query)?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
-    let mut found = [Found::from_row(&row, AsOf::Newest)?];
+    let mut found = [FoundMessage::from_row(&row, AsOf::Newest)?];
     fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
@@ -426,7 +431,7 @@ pub(crate) fn at_revisions(
     for revision in revisions.iter().filter(|revision| **revision <= at) {
         let segment = ancestry.owner_at(reader, *revision)?;
         if let Some(row) = reader.one(by_revision(&segment, *revision, AsOf::At(at)))? {
-            wanted.push(Found::from_row(&row, segment.end.min(AsOf::At(at)))?);
+            wanted.push(FoundMessage::from_row(&row, segment.end.min(AsOf::At(at)))?);
         }
     }
     let mut remaining = bytes;
@@ -480,7 +485,7 @@ pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revi
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(by_revision(&segment, revision, AsOf::Newest))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
-    Ok(Found::from_row(&row, AsOf::Newest)?.message.id)
+    Ok(FoundMessage::from_row(&row, AsOf::Newest)?.message.id)
 }
 
 /// The drafts of an open message.
@@ -540,7 +545,7 @@ fn segment_rows(
     order: Order,
     limit: i64,
     at: Revision,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundMessage>> {
     let (first, last) = (first.max(segment.first), segment.last_to(last.min(at)));
     let seen = segment.end.min(AsOf::At(at));
     let mut found = Vec::new();
@@ -558,7 +563,7 @@ fn segment_rows(
             .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(limit);
         for row in reader.all(query)? {
-            found.push(Found::from_row(&row, seen)?);
+            found.push(FoundMessage::from_row(&row, seen)?);
         }
     }
     found.sort_by_key(|found| found.message.revision);
@@ -735,7 +740,7 @@ fn placed(
     let segment = ancestry.owner_at(reader, revision)?;
     let seen = segment.end.min(AsOf::At(at));
     let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
-    let found = vec![Found::from_row(&row, seen)?];
+    let found = vec![FoundMessage::from_row(&row, seen)?];
     let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
     let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
     Ok(source)
@@ -746,7 +751,7 @@ fn with_prunes(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     layout: &Layout,
-    mut found: Vec<Found>,
+    mut found: Vec<FoundMessage>,
     (seen, at): (AsOf, Revision),
     budget: &mut Budget,
 ) -> Result<Vec<SourceMessage>> {

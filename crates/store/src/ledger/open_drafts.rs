@@ -1,6 +1,6 @@
 //! The drafts of an open message, and the parts that they become.
 
-use super::codec::{self, Received};
+use super::codec::{self, ReceivedPart};
 use super::received;
 use super::secrets::Secrets;
 use super::tx::{PartInput, Tx, salt};
@@ -107,8 +107,8 @@ impl OpenDraft {
         }
         let metadata_json = end.and_then(|end| end.metadata_json.as_deref());
         let received = match end.and_then(|end| end.received) {
-            None if replaced.is_empty() => Received::AsStored,
-            metadata => Received::InPieces { replaced, metadata },
+            None if replaced.is_empty() => ReceivedPart::AsStored,
+            metadata => ReceivedPart::InPieces { replaced, metadata },
         };
         let body = self.kind.part(text, status);
         let call_message = match &self.kind {

@@ -21,15 +21,15 @@ pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEN
 
 /// An open message that something was written to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
+pub(crate) struct OpenMessageWrite {
     pub(crate) session: i64,
     pub(crate) timeout_ms: i64,
     pub(crate) expire_time: Timestamp,
 }
 
 /// Writes the times at which messages expire, by their rows.
-pub(crate) fn write(conn: &Connection, written: HashMap<i64, Written>) -> Result<()> {
-    for (message, Written { session, timeout_ms, expire_time }) in written {
+pub(crate) fn write(conn: &Connection, written: HashMap<i64, OpenMessageWrite>) -> Result<()> {
+    for (message, OpenMessageWrite { session, timeout_ms, expire_time }) in written {
         engine::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0).run(conn)?;
     }
     Ok(())

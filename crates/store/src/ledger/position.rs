@@ -24,14 +24,14 @@ pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES];
 
 /// A message by one of its ids, and its position.
 #[derive(Debug, Clone)]
-pub(crate) struct Located {
+pub(crate) struct LocatedMessage {
     /// The message, without its parts.
     pub(crate) message: Message,
     /// Its position in the current conversation.
     pub(crate) position: layouts::Position,
 }
 
-impl Located {
+impl LocatedMessage {
     /// The message, if it is sealed.
     pub(crate) fn sealed(self) -> Result<Self> {
         if self.message.sealed_revision.is_some() { Ok(self) } else { Err(Error::MessageOpen) }
@@ -47,10 +47,10 @@ impl Located {
 }
 
 /// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
-pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &Marks, id: &str) -> Result<Located> {
+pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &Marks, id: &str) -> Result<LocatedMessage> {
     let message = messages::named(reader, ancestry, id)?;
     let position = marks.position(message.revision);
-    Ok(Located { message, position })
+    Ok(LocatedMessage { message, position })
 }
 
 /// The starting point of a fork.
@@ -66,7 +66,7 @@ pub(crate) struct ForkPoint {
 /// state right before the rewind counts.
 pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<ForkPoint> {
     let located = locate(reader, ancestry, &Marks::new(marks.to_vec()), id)?.sealed()?;
-    let Located { message, mut position } = located;
+    let LocatedMessage { message, mut position } = located;
     let sealed = message.sealed_revision.unwrap_or(message.revision);
     let mut now = ancestry.revision;
     while let Some(rewind) = position.left_by {

@@ -66,9 +66,9 @@ impl AddAssign for ContentUse {
 
 /// The tenants that have such quotas, with what they use.
 #[derive(Default)]
-pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, Held>>);
+pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, TenantUse>>);
 
-struct Held {
+struct TenantUse {
     quota: ContentQuota,
     /// The use, and the day for which it counts requests.
     used: Mutex<(ContentUse, i64)>,
@@ -81,7 +81,7 @@ fn day(now: Timestamp) -> i64 {
     now.0.div_euclid(DAY_MICROS)
 }
 
-impl Held {
+impl TenantUse {
     /// The use at a time.
     fn at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Held {
 }
 
 impl Quotas {
-    fn held(&self, tenant: &str) -> Option<&Held> {
+    fn held(&self, tenant: &str) -> Option<&TenantUse> {
         self.0.get()?.get(tenant)
     }
 
@@ -107,7 +107,7 @@ impl Quotas {
     pub(crate) fn hold(&self, quotas: HashMap<Arc<str>, ContentQuota>, uses: &Uses, now: Timestamp) {
         let held = quotas.into_iter().map(|(tenant, quota)| {
             let used = uses.get(&tenant).copied().unwrap_or_default();
-            (tenant, Held { quota, used: Mutex::new((used, day(now))) })
+            (tenant, TenantUse { quota, used: Mutex::new((used, day(now))) })
         });
         drop(self.0.set(held.collect()));
     }

@@ -1,7 +1,7 @@
 //! Repetitions of content that a rule for secrets changed before it was stored: they are recognised by salted digests of what
 //! was received, whatever the rules are meanwhile.
 
-use super::codec::{self, Received};
+use super::codec::{self, ReceivedPart};
 use super::erased_content::{self, Hash, Receipts};
 use super::messages::{self, NumberedPart};
 use super::secrets::Secrets;
@@ -28,13 +28,13 @@ pub(crate) const STATEMENTS: &[&str] = &[MESSAGE, PARTS, PART];
 /// What is known of a stored message as it was received.
 pub(crate) struct ReceivedMessage {
     digest: Option<Vec<u8>>,
-    parts: HashMap<PartId, Received>,
+    parts: HashMap<PartId, ReceivedPart>,
 }
 
 impl ReceivedMessage {
     /// What is known of a part.
-    pub(crate) fn part(&self, id: PartId) -> &Received {
-        self.parts.get(&id).unwrap_or(&Received::AsStored)
+    pub(crate) fn part(&self, id: PartId) -> &ReceivedPart {
+        self.parts.get(&id).unwrap_or(&ReceivedPart::AsStored)
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
 }
 
 /// What is known of a part of a message that was open.
-pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<Received> {
+pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<ReceivedPart> {
     let mut reader = Reader::new(conn);
     let message = part.message().0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PART).bind(message).bind(part.number()))? else {
@@ -201,9 +201,9 @@ pub(crate) fn repeats_metadata(
 ) -> Result<bool> {
     let digest = |json: &Option<String>| json.as_ref().map(|json| tx.secrets.salt().digest(json.as_bytes()));
     let was = match of_part(tx.conn, stored.id)? {
-        Received::Whole(_) => return Ok(false),
-        Received::InPieces { metadata: Some(metadata), .. } => Some(metadata),
-        Received::InPieces { metadata: None, .. } | Received::AsStored => digest(&stored.metadata_json),
+        ReceivedPart::Whole(_) => return Ok(false),
+        ReceivedPart::InPieces { metadata: Some(metadata), .. } => Some(metadata),
+        ReceivedPart::InPieces { metadata: None, .. } | ReceivedPart::AsStored => digest(&stored.metadata_json),
     };
     Ok(was == received.or_else(|| digest(metadata_json)))
 }
@@ -230,12 +230,12 @@ fn same_text(
         && stored.client_id == sent.client_id
 }
 
-fn same_part(salt: &Salt, known: &Received, stored: &Part, sent: &NewPart) -> bool {
+fn same_part(salt: &Salt, known: &ReceivedPart, stored: &Part, sent: &NewPart) -> bool {
     let digest = |body: &PartBody, metadata: &Option<String>| codec::digest_of_part(salt, body, metadata.as_deref());
     let was = match known {
-        Received::AsStored => digest(&stored.body, &stored.metadata_json),
-        Received::Whole(digest) => *digest,
-        Received::InPieces { replaced, metadata } => return same_text(salt, (replaced, *metadata), stored, sent),
+        ReceivedPart::AsStored => digest(&stored.body, &stored.metadata_json),
+        ReceivedPart::Whole(digest) => *digest,
+        ReceivedPart::InPieces { replaced, metadata } => return same_text(salt, (replaced, *metadata), stored, sent),
     };
     let is = sent.received.unwrap_or_else(|| digest(&sent.body, &sent.metadata_json));
     let same_call = match (&*stored.body, &*sent.body) {

@@ -1,7 +1,7 @@
 //! Appends with what a client wants in the same mutation: a rewind before the messages, the session's title and metadata
 //! after them, and a guard by the last message of the conversation.
 
-use super::append::{self, Append, Checked};
+use super::append::{self, Append, CheckedMessages};
 use super::chain::Digest;
 use super::claiming;
 use super::conversation;
@@ -119,7 +119,7 @@ fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
 
 /// True if messages were appended before, with the rewind before them if there is one: they exist, and the conversation
 /// after that position consists of them. The answer to such a request was lost.
-fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checked) -> Result<bool> {
+fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &CheckedMessages) -> Result<bool> {
     if checked.messages().any(|(_, stored)| stored.is_none()) {
         return Ok(false);
     }
@@ -129,7 +129,7 @@ fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checke
 }
 
 /// Refuses a message of the conversation that exists: no append brings it back behind a rewind.
-fn refuse_kept(checked: &Checked) -> Result<()> {
+fn refuse_kept(checked: &CheckedMessages) -> Result<()> {
     match spoken(checked).find(|(_, stored)| stored.is_some()) {
         Some((sent, _)) => Err(Error::ClientIdKept { client_id: sent.client_id.clone().unwrap_or_default() }),
         None => Ok(()),
@@ -137,7 +137,7 @@ fn refuse_kept(checked: &Checked) -> Result<()> {
 }
 
 /// The messages that are no records, each as it was sent and as it is stored.
-fn spoken(checked: &Checked) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
+fn spoken(checked: &CheckedMessages) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
     checked.messages().filter(|(sent, _)| sent.kind == MessageKind::Normal)
 }
 

@@ -11,7 +11,7 @@ use super::head::{Receipt, SessionKey};
 use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
 use super::pairing::{self, NamedCalls, names_calls};
-use super::position::{self, Located};
+use super::position::{self, LocatedMessage};
 use super::prompts;
 use super::receipts::admitted;
 use super::reversals;
@@ -121,7 +121,7 @@ impl Rewrite {
     }
 }
 
-fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<Located> {
+fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<LocatedMessage> {
     let mut reader = Reader::new(tx.conn);
     position::locate(&mut reader, ancestry, marks::of(tx, ancestry.key)?, id)?.sealed()
 }
@@ -231,7 +231,7 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewP
 }
 
 /// The message that an edit replaces: the original at the position of the edited one.
-fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &Located) -> Result<Message> {
+fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &LocatedMessage) -> Result<Message> {
     let position = edited.position.first;
     if edited.message.revision == position {
         return Ok(edited.message.clone());

@@ -66,12 +66,12 @@ impl Entry {
 
 /// Events of consecutive numbers, the newest last.
 #[derive(Default)]
-struct Kept {
+struct RingEntries {
     entries: VecDeque<Arc<Entry>>,
     bytes: usize,
 }
 
-impl Kept {
+impl RingEntries {
     /// The index of the first event after a number; none if that event is no longer here.
     fn index_after(&self, after: Seq) -> Option<usize> {
         usize::try_from(after + 1 - self.entries.front()?.row.seq).ok()
@@ -95,7 +95,7 @@ pub(crate) type KeyedEvents = Vec<(i64, Arc<Event>)>;
 
 /// The newest committed events, bounded in number and bytes.
 #[derive(Default)]
-pub(crate) struct Ring(RwLock<Kept>);
+pub(crate) struct Ring(RwLock<RingEntries>);
 
 impl Ring {
     /// Adds events that were committed.
@@ -106,7 +106,7 @@ impl Ring {
 
     /// Drops all events: some may have what is erased by now.
     pub(crate) fn forget(&self) {
-        *self.kept_mut() = Kept::default();
+        *self.kept_mut() = RingEntries::default();
     }
 
     /// The first events of admitted sessions, with the keys of these, after `after` and up to `head`; none if the ring
@@ -133,11 +133,11 @@ impl Ring {
         Some(kept.entries.get(kept.index_after(seq - 1)?)?.row.hash)
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+    fn kept(&self) -> RwLockReadGuard<'_, RingEntries> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+    fn kept_mut(&self) -> RwLockWriteGuard<'_, RingEntries> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -59,7 +59,7 @@ pub(crate) const STATEMENTS: &[&str] = &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LA
 
 /// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
-pub struct Unindexed {
+pub struct UnindexedMessages {
     /// The session.
     pub session: SessionKey,
     /// The progress after which they were sealed.
@@ -103,7 +103,7 @@ fn indexed(session: i64, word: &str) -> String {
 
 impl AddWords {
     /// Takes the words of each message of a batch, in the order of its messages.
-    pub(crate) fn new(batch: &Unindexed, words: Vec<Vec<String>>) -> Self {
+    pub(crate) fn new(batch: &UnindexedMessages, words: Vec<Vec<String>>) -> Self {
         let session = batch.session.0;
         let line = |words: Vec<String>| words.iter().map(|word| indexed(session, word)).collect::<Vec<_>>().join(" ");
         let rows = batch.messages.iter().zip(words).map(|((row, _), words)| (*row, line(words)));
@@ -149,11 +149,11 @@ pub(crate) fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<
 /// The next messages that were sealed after a session's progress; none if there is nothing after it.
 ///
 /// The order follows the log's events of sealing, so a message that stays open for long does not delay later ones.
-pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
+pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<UnindexedMessages>> {
     let after = progress(reader, key)?;
     let query = engine::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
     let rows = reader.all(query)?;
-    let mut batch = Unindexed { session: SessionKey(key), after, upto: after, messages: Vec::new() };
+    let mut batch = UnindexedMessages { session: SessionKey(key), after, upto: after, messages: Vec::new() };
     let mut bytes = 0_usize;
     for row in rows {
         let sealed = match codec::decode_event(row.get(1)?, row.get(2)?)? {

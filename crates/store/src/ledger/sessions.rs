@@ -480,7 +480,7 @@ impl ForkSession {
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
         }
-        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
+        let InheritedState { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title.clone() };
         let row = NewRow {
@@ -542,7 +542,7 @@ impl ForkSession {
 }
 
 /// The state from which a fork at a revision starts.
-struct Inherited {
+struct InheritedState {
     /// Owner, first and last revision, and true if there are messages between them.
     segments: Vec<(i64, Revision, Revision, bool)>,
     layout: Layout,
@@ -552,7 +552,7 @@ struct Inherited {
 }
 
 /// Reads the state from which a fork at a revision starts.
-fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
+fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<InheritedState> {
     let mut reader = Reader::new(tx.conn);
     let mut segments = Vec::new();
     for (segment, _) in ancestry.all(&mut reader)? {
@@ -572,7 +572,7 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
         .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
     let hash: Vec<u8> = row.get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
-    Ok(Inherited { segments, layout, policy, window, hash })
+    Ok(InheritedState { segments, layout, policy, window, hash })
 }
 
 fn from_row(row: &Row) -> Result<Session> {

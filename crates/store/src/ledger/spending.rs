@@ -9,7 +9,7 @@ use crate::model::usage::Usage;
 
 /// Usage and cost of the requests of one summarizer to one model, since the store was made.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Spent {
+pub struct SummarizerSpending {
     /// The summarizer's name in the configuration.
     pub summarizer: String,
     /// The model as the provider named it, or else as it was requested. Empty for models that came after the maximum
@@ -73,11 +73,11 @@ pub(crate) fn add(conn: &Connection, request: &SummaryRequest) -> Result<()> {
 }
 
 /// Usage and cost, by summarizer and model. Reads a bounded number of rows, however many requests there were.
-pub(crate) fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
+pub(crate) fn spent(reader: &mut Reader<'_>) -> Result<Vec<SummarizerSpending>> {
     let rows = reader.all(engine::query(SPENT))?;
     rows.iter()
         .map(|row| {
-            Ok(Spent {
+            Ok(SummarizerSpending {
                 summarizer: row.get("summarizer")?,
                 model: row.get("model")?,
                 requests: row.get("requests")?,

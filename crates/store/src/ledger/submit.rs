@@ -10,7 +10,7 @@ use super::codec::{self, Number as _};
 use super::head::{Receipt, SessionKey};
 use super::marks::ancestry_of;
 use super::pairing::{self, NamedCalls};
-use super::prompts::{self, Queued};
+use super::prompts::{self, QueuedPrompt};
 use super::receipts::admitted;
 use super::replace::NewEnd;
 use super::rewrites;
@@ -152,7 +152,14 @@ struct Content {
 }
 
 /// Adds the prompt's row at its position of the queue. The caller ends the mutation.
-fn add(tx: &mut Tx<'_>, key: i64, caller: &Requester, id: PromptId, queue: &[Queued], content: Content) -> Result<()> {
+fn add(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Requester,
+    id: PromptId,
+    queue: &[QueuedPrompt],
+    content: Content,
+) -> Result<()> {
     let Content { delivery, metadata_json, parts } = content;
     let mut digest = Digest::default();
     let columns = chain::PromptColumns {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A place of a store.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum StorePlace {
     /// Files of SQLite in a data directory.
     Directory(PathBuf),
     /// A shard of a server's database.
@@ -36,7 +36,7 @@ enum Hold {
 }
 
 /// A store that is held.
-pub(super) struct Held {
+pub(super) struct HeldPlace {
     hold: Hold,
     /// The place, by a name that does not depend on how it was given.
     pub(super) name: String,
@@ -46,7 +46,7 @@ pub(super) struct Held {
 
 /// A place that a copy goes to.
 pub(super) struct Destination {
-    place: Place,
+    place: StorePlace,
     /// The lock on a data directory.
     lock: Option<File>,
     pub(super) content: Content,
@@ -90,12 +90,12 @@ fn directory_name(directory: &Path) -> Result<String> {
     Ok(found.display().to_string())
 }
 
-impl Held {
+impl HeldPlace {
     /// Holds the store in a place, or what is set aside there.
-    pub(super) async fn source(place: &Place) -> Result<Self> {
+    pub(super) async fn source(place: &StorePlace) -> Result<Self> {
         match place {
-            Place::Directory(directory) => Self::source_in_files(&files::plain(directory)?).await,
-            Place::Shard(shard) => Self::source_in_shard(shard).await,
+            StorePlace::Directory(directory) => Self::source_in_files(&files::plain(directory)?).await,
+            StorePlace::Shard(shard) => Self::source_in_shard(shard).await,
         }
     }
 
@@ -215,9 +215,9 @@ const IS_ASIDE: Error = Error::Bug("a store that is set aside is held by nobody"
 
 impl Destination {
     /// Looks into a place, which is made if it is a directory that does not exist. `source` is the name of the other place.
-    pub(super) async fn of(place: &Place, source: &str) -> Result<Self> {
+    pub(super) async fn of(place: &StorePlace, source: &str) -> Result<Self> {
         match place {
-            Place::Directory(directory) => {
+            StorePlace::Directory(directory) => {
                 let directory = files::plain(directory)?;
                 let (lock, state) = connect::claim(&directory).await?;
                 let content = match state {
@@ -229,9 +229,9 @@ impl Destination {
                         content
                     }
                 };
-                Ok(Self { place: Place::Directory(directory), lock: Some(lock), content })
+                Ok(Self { place: StorePlace::Directory(directory), lock: Some(lock), content })
             }
-            Place::Shard(shard) => {
+            StorePlace::Shard(shard) => {
                 let (Look { name, .. }, content) = look(shard).await?;
                 if name == source {
                     return Err(Error::Open("a store cannot be migrated to where it is".to_owned()));
@@ -242,27 +242,27 @@ impl Destination {
     }
 
     /// Holds the place to fill it; `goes_on` with the copy that is there, else anew.
-    pub(super) async fn hold(self, goes_on: bool) -> Result<Held> {
+    pub(super) async fn hold(self, goes_on: bool) -> Result<HeldPlace> {
         let Self { place, lock, content } = self;
         match (place, lock) {
-            (Place::Directory(directory), Some(lock)) => {
+            (StorePlace::Directory(directory), Some(lock)) => {
                 let (name, aside) = (directory_name(&directory)?, files::aside(&directory).display().to_string());
                 if !goes_on && content != Content::Nothing {
                     HeldFiles::remove(&directory)?;
                 }
                 let hold = Hold::Held(Box::new(HeldFiles::open_copy(&directory, lock)?));
-                Ok(Held { hold, name, aside })
+                Ok(HeldPlace { hold, name, aside })
             }
-            (Place::Shard(shard), _) => {
+            (StorePlace::Shard(shard), _) => {
                 let hold = Hold::Held(take(&shard).await?);
-                let held = Held { hold, name: String::new(), aside: String::new() };
+                let held = HeldPlace { hold, name: String::new(), aside: String::new() };
                 alone(move || match Content::of(held.conn())? == content {
                     true => Ok(held),
                     false => Err(Error::Open("somebody else has just written to the shard".to_owned())),
                 })
                 .await
             }
-            (Place::Directory(_), None) => Err(Error::Bug("a directory is not locked")),
+            (StorePlace::Directory(_), None) => Err(Error::Bug("a directory is not locked")),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Hit {
 }
 
 /// A session whose view is asked.
-struct Asked {
+struct HitSession {
     ancestry: Ancestry,
     layout: Layout,
     /// Messages that were found in it, with the number of their hit.
@@ -54,7 +54,7 @@ struct Asked {
 
 /// The hits of the first entries, in their order.
 pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
-    let mut asked: HashMap<i64, Option<Asked>> = HashMap::new();
+    let mut asked: HashMap<i64, Option<HitSession>> = HashMap::new();
     let (mut hits, mut bytes) = (Vec::new(), 0);
     for HitOf { entry, view } in entries {
         if bytes >= bytes_max {
@@ -71,7 +71,7 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
         }
     }
     for asked in asked.into_values().flatten() {
-        let Asked { ancestry, layout, found } = asked;
+        let HitSession { ancestry, layout, found } = asked;
         let (numbers, messages): (Vec<usize>, Vec<Message>) = found.into_iter().unzip();
         let statuses = statuses::of(reader, &ancestry, ancestry.revision, &messages)?;
         for ((number, message), status) in numbers.into_iter().zip(messages).zip(statuses) {
@@ -86,13 +86,13 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
     Ok(hits)
 }
 
-fn open(reader: &mut Reader<'_>, key: i64) -> Result<Option<Asked>> {
+fn open(reader: &mut Reader<'_>, key: i64) -> Result<Option<HitSession>> {
     let ancestry = match ancestry::by_key(reader, key) {
         Err(Error::NotFound { .. }) => return Ok(None),
         ancestry => ancestry?,
     };
     let layout = layouts::at(reader, &ancestry, ancestry.revision)?;
-    Ok(Some(Asked { ancestry, layout, found: Vec::new() }))
+    Ok(Some(HitSession { ancestry, layout, found: Vec::new() }))
 }
 
 /// The message of an entry in a history, with the part alone; none if the history does not have it.

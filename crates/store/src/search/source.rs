@@ -43,7 +43,7 @@ pub struct Page {
 pub(super) type Sessions = HashMap<i64, (Arc<str>, Arc<[SessionKey]>)>;
 
 /// What closed parts, of a page of the log.
-struct Closing {
+struct ClosingEvent {
     owner: i64,
     revision: Revision,
     time: Timestamp,
@@ -70,7 +70,7 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
         let owner = row.get(1)?;
         match &changes[at] {
             Some(Change::Closed(message)) => {
-                let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
+                let closing = ClosingEvent { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
                 if let Some(found) = read.message(reader, *message, &changes[at..])? {
                     parts(reader, sessions, &read, &closing, &found, &mut page.parts)?;
                 }
@@ -255,7 +255,7 @@ fn parts(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
     read: &ReadMessages,
-    closing: &Closing,
+    closing: &ClosingEvent,
     message: &Message,
     found: &mut Vec<Part>,
 ) -> Result<()> {

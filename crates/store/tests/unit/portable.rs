@@ -1,7 +1,7 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
 use super::Store;
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::engine::database::LeasedPlace as _;
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
 use super::erasure::plan::EraseTarget;
@@ -213,7 +213,7 @@ async fn an_append_takes_two_round_trips() {
     let folder = own_folder();
     let Some((store, writer)) = opened("round_trips", &folder).await else { return };
     let (session, _) =
-        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
+        store.sessions().create(CheckedInput::own(new_session()), Requester::default()).await.expect("a session");
     let mut took = 0;
     // Statements are prepared at first.
     for id in ["first", "second", "third"] {
@@ -222,7 +222,7 @@ async fn an_append_takes_two_round_trips() {
         let before = round_trips(&store).await;
         store
             .history()
-            .append(session, caller, None, Checked::own((vec![entry(None)], WithAppend::default())))
+            .append(session, caller, None, CheckedInput::own((vec![entry(None)], WithAppend::default())))
             .await
             .expect("appended");
         took = round_trips(&store).await - before;
@@ -242,28 +242,29 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
     let stopping = tokio_util::sync::CancellationToken::new();
     let caller = Requester::default;
     for count in [1, 50, 5_000_usize] {
-        let (session, _) = store.sessions().create(Checked::own(new_session()), caller()).await.expect("a session");
+        let (session, _) =
+            store.sessions().create(CheckedInput::own(new_session()), caller()).await.expect("a session");
         let ids: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
         let numbers: Vec<usize> = (0..count).collect();
         for some in numbers.chunks(50) {
             let entries = some.iter().map(|number| entry_of(*number, (count / 50).clamp(10, 100))).collect();
             store
                 .history()
-                .append(session, caller(), None, Checked::own((entries, WithAppend::default())))
+                .append(session, caller(), None, CheckedInput::own((entries, WithAppend::default())))
                 .await
                 .expect("appended");
         }
         let before = round_trips(&store).await;
         let fork = ForkSession { client_id: None, at: ForkAt::Newest, title: String::new() };
-        store.sessions().fork(session, Checked::own(fork), caller()).await.expect("forked");
+        store.sessions().fork(session, CheckedInput::own(fork), caller()).await.expect("forked");
         let forked = round_trips(&store).await;
         // Every other one: a range is no list.
         let named: Vec<String> = ids.iter().step_by(2).take(300).cloned().collect();
-        let what = (EraseTarget::Messages(named), Checked::own("test".to_owned()), None);
+        let what = (EraseTarget::Messages(named), CheckedInput::own("test".to_owned()), None);
         let erasure = store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
         assert_eq!(erasure.sizes.messages, i64::try_from(count.div_ceil(2).min(300)).expect("few"));
         let erased = round_trips(&store).await;
-        let what = (EraseTarget::Session, Checked::own("test".to_owned()), None);
+        let what = (EraseTarget::Session, CheckedInput::own("test".to_owned()), None);
         store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
         let gone = round_trips(&store).await;
         let steps = u64::try_from(count.div_ceil(STEP)).expect("few") + 1;
