@@ -95,7 +95,7 @@ fn refused(error: sqlx::Error) -> Error {
     let refused = error.as_database_error().and_then(|refused| refused.code());
     // It stops, starts, or has too many connections.
     let passes = refused.is_none_or(|code| code.starts_with("57P") || code.starts_with("08") || code == "53300");
-    if passes { errors::of(error) } else { Error::Database(error.to_string()) }
+    if passes { errors::engine_error(error) } else { Error::Database(error.to_string()) }
 }
 
 /// The state of a connection.
@@ -128,12 +128,12 @@ pub struct Client {
     /// By the statement's own text.
     prepared: RefCell<HashMap<String, Arc<PreparedStatement>>>,
     /// The statements that take many rows, by their text or by what stands behind `insert into`.
-    of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
+    of_many: RefCell<HashMap<&'static str, Arc<BatchStatement>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
     queue: RefCell<Vec<QueuedRows>>,
     together: RefCell<Together>,
     /// Answers that were read ahead, by the statement and its values.
-    ahead: RefCell<AllAhead>,
+    ahead: RefCell<AnswersAhead>,
     round_trips: Cell<u64>,
     is_doubted: Cell<bool>,
     /// The right to write of the owner's connection.
@@ -143,12 +143,12 @@ pub struct Client {
 }
 
 /// An answer that was read ahead: the names of its columns, and its rows.
-type Ahead = (Arc<[String]>, Vec<Vec<Value>>);
+type AnswerAhead = (Arc<[String]>, Vec<Vec<Value>>);
 /// By the statement and its values; the same may be asked for several times.
-type AllAhead = HashMap<(&'static str, Vec<Key>), Vec<Ahead>>;
+type AnswersAhead = HashMap<(&'static str, Vec<Key>), Vec<AnswerAhead>>;
 
 /// A statement that takes any number of rows, as an array for each column.
-struct OfMany {
+struct BatchStatement {
     /// Its number among those of the connection.
     number: usize,
     table: &'static str,
@@ -167,7 +167,7 @@ enum Form {
     Read(&'static str),
 }
 
-impl OfMany {
+impl BatchStatement {
     /// Its text, with parameters from this number on.
     fn text(&self, first: usize) -> Result<String> {
         let text = match self.form {
@@ -181,7 +181,7 @@ impl OfMany {
 
 /// Rows on their way to the server.
 struct QueuedRows {
-    statement: Arc<OfMany>,
+    statement: Arc<BatchStatement>,
     columns: Vec<EncodedValue>,
 }
 
@@ -235,12 +235,12 @@ impl Client {
     /// Has the server do something, and notes what its answer means for the connection.
     fn ask<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>) -> Result<T> {
         if self.state.get() == State::Lost {
-            return Err(lost());
+            return Err(connection_lost());
         }
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
         let answer = match self.driver.wait(self.patiently(work(&mut conn))) {
-            Some(answer) => answer.map_err(errors::of),
+            Some(answer) => answer.map_err(errors::engine_error),
             None => Err(Error::Unreachable("the database does not answer".to_owned())),
         };
         if let (Err(Error::Stopped(_)), Some(trust)) = (&answer, &self.trust) {
@@ -280,7 +280,7 @@ impl Client {
         if let Some(found) = self.prepared.borrow().get(key) {
             return Ok(Arc::clone(found));
         }
-        let text: Arc<str> = dialect::of(sql, parameters).into();
+        let text: Arc<str> = dialect::translate_bound(sql, parameters).into();
         let kinds = self.kinds(&text)?;
         let prepared = Arc::new(PreparedStatement { text, kinds });
         let mut all = self.prepared.borrow_mut();
@@ -466,9 +466,9 @@ impl Client {
         if rows.is_empty() {
             return Ok(());
         }
-        let insert = match self.known(into) {
+        let insert = match self.cached_statement(into) {
             Some(known) => known,
-            None => self.know(into, Form::Insert(into, conflict), self.columns_of(into)?),
+            None => self.cache_statement(into, Form::Insert(into, conflict), self.columns_of(into)?),
         };
         // Two rows with the same key cannot be changed by one statement.
         if conflict.contains("do update") && rows.len() > 1 {
@@ -487,30 +487,30 @@ impl Client {
     }
 
     /// The form of a statement with the values of its parameters that takes many such values.
-    fn of_many(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<OfMany>> {
-        if let Some(known) = self.known(sql) {
+    fn of_many(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<BatchStatement>> {
+        if let Some(known) = self.cached_statement(sql) {
             return Ok(known);
         }
         let prepared = self.prepare(sql, values)?;
         let kinds = prepared.kinds.iter().map(encode::kind_name);
         let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
-        Ok(self.know(sql, form, kinds))
+        Ok(self.cache_statement(sql, form, kinds))
     }
 
-    fn known(&self, key: &'static str) -> Option<Arc<OfMany>> {
+    fn cached_statement(&self, key: &'static str) -> Option<Arc<BatchStatement>> {
         self.of_many.borrow().get(key).map(Arc::clone)
     }
 
-    fn know(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<OfMany> {
+    fn cache_statement(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<BatchStatement> {
         let mut all = self.of_many.borrow_mut();
-        let known = Arc::new(OfMany { number: all.len(), table: dialect::table(key), form, kinds });
+        let known = Arc::new(BatchStatement { number: all.len(), table: dialect::table(key), form, kinds });
         all.insert(key, Arc::clone(&known));
         known
     }
 
     /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows, and of two changes of
     /// a row the server makes one.
-    fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+    fn send(&self, statement: &Arc<BatchStatement>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
         self.ahead.borrow_mut().clear();
         if self.queue.borrow().iter().any(|queued| queued.statement.table == statement.table) {
             self.flush()?;
@@ -593,7 +593,7 @@ impl Client {
         self.ahead.borrow_mut().clear();
         match self.state.get() {
             State::Idle => {}
-            State::Lost => return Err(lost()),
+            State::Lost => return Err(connection_lost()),
             // What was given up may have left one: what follows would be part of it.
             State::Begun | State::InTransaction | State::Failed => self.roll_back()?,
         }
@@ -711,11 +711,11 @@ impl Client {
     pub fn close(self) -> Result<()> {
         let Self { conn, driver, .. } = self;
         let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
-        closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?.map_err(errors::of)
+        closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?.map_err(errors::engine_error)
     }
 }
 
-fn lost() -> Error {
+fn connection_lost() -> Error {
     Error::Unreachable("the connection to the database is lost".to_owned())
 }
 

@@ -45,7 +45,7 @@ impl ServerConnection for Client {
     }
 
     fn make_schema(&self, statements: &str) -> Result<()> {
-        self.execute_batch(&schema::of(statements))
+        self.execute_batch(&schema::translate(statements))
     }
 
     fn insert(&self, into: &'static str, conflict: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {

@@ -67,7 +67,7 @@ pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) ->
 }
 
 /// The text of a statement for PostgreSQL, with these values.
-pub(super) fn of(sql: &str, parameters: &[Parameter<'_>]) -> String {
+pub(super) fn translate_bound(sql: &str, parameters: &[Parameter<'_>]) -> String {
     translate(sql, |number| match parameters.get(number.wrapping_sub(1)) {
         Some(Parameter::List(list)) => kind(list),
         _ => "bigint",

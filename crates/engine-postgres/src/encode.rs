@@ -173,7 +173,7 @@ fn array(item: u32, values: impl Iterator<Item = Option<Vec<u8>>>) -> Vec<u8> {
 
 /// The values of a row.
 pub(super) fn decode(row: &PgRow) -> Result<Vec<Value>> {
-    (0..row.len()).map(|index| value(&row.try_get_raw(index).map_err(errors::of)?)).collect()
+    (0..row.len()).map(|index| value(&row.try_get_raw(index).map_err(errors::engine_error)?)).collect()
 }
 
 fn value(value: &PgValueRef<'_>) -> Result<Value> {

@@ -58,7 +58,7 @@ impl Ownership {
         let client = self.shard.connect_alone(Role::Writer, None)?;
         client.set_up(self.shard.name(), &self.shard.schema())?;
         client.close()?;
-        let taken = self.take(false)?;
+        let taken = self.take_lease(false)?;
         if taken.is_some() {
             let Self { shard, owner, ttl, trust } = self.clone();
             Keeper { shard, owner, ttl, trust }.start()?;
@@ -67,10 +67,10 @@ impl Ownership {
     }
 
     /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
-    fn take(&self, again: bool) -> Result<Option<(Connection, TakenShard)>> {
+    fn take_lease(&self, again: bool) -> Result<Option<(Connection, TakenShard)>> {
         let client = self.shard.connect_alone(Role::Writer, Some(Arc::clone(&self.trust)))?;
         let (shard, owner) = (self.shard.name(), self.owner.as_str());
-        let taken = client.take(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
+        let taken = client.take_shard(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
         Ok(taken.map(|taken| (connection(client), taken)))
     }
 
@@ -93,7 +93,7 @@ impl Ownership {
             if attempt >= attempts && !self.trust.holds() {
                 break;
             }
-            match self.take(true) {
+            match self.take_lease(true) {
                 Ok(Some(taken)) => return Ok(taken),
                 // Another daemon has it.
                 Ok(None) => break,
@@ -140,7 +140,7 @@ impl LeasedPlace for Shard {
         self.name()
     }
 
-    fn take(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>> {
+    fn take_lease(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>> {
         let trust = Arc::new(Trust::new(self.acknowledged()));
         let ownership = Ownership { shard: self.clone(), owner, ttl, trust };
         match ownership.set_up_and_take()? {

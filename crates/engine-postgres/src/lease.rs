@@ -249,7 +249,7 @@ impl AcknowledgedState {
     }
 
     /// The epoch and the newest event; zeros if nothing is known.
-    pub(super) fn known(&self) -> (i64, i64) {
+    pub(super) fn newest_known(&self) -> (i64, i64) {
         self.newest().as_ref().map_or((0, 0), |newest| (newest.epochs[0], newest.head))
     }
 
@@ -430,7 +430,7 @@ mod tests {
         unanswered.note(&lease);
         unanswered.attempt(8);
         unanswered.attempt(10);
-        assert_eq!(unanswered.known(), (7, 50));
+        assert_eq!(unanswered.newest_known(), (7, 50));
         assert!(local.is_all_of(7, 50, "a", false), "it is the server of before");
         for (name, acknowledged, (epoch, head, is_trusted), expected) in [
             ("no memory", &nobody, (7, 50, true), false),

@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// Takes the lease of a shard, and the right to write for this connection. None if another owner has it, or had it since.
-    pub fn take(&self, taker: &Taker<'_>) -> Result<Option<TakenShard>> {
+    pub fn take_shard(&self, taker: &Taker<'_>) -> Result<Option<TakenShard>> {
         let Taker { shard, owner, ttl, trust, again } = *taker;
         let (name, me) = (|| Parameter::Text(shard.into()), || Parameter::Text(owner.into()));
         let mut epoch = trust.epoch();
@@ -60,7 +60,7 @@ impl Client {
         *epoch = taken.get(0)?;
         trust.acknowledged().attempt(*epoch);
         // A standby that has this has what was committed before.
-        let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().known()));
+        let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().newest_known()));
         self.heed(warning);
         let Some(fenced) = fenced? else { return Ok(None) };
         let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);

@@ -133,14 +133,14 @@ impl Registry {
                 ("statement_timeout", ANSWER.as_millis().to_string()),
             ])
             .disable_statement_logging();
-        let pool = pool_options().connect_with(options.clone()).await.map_err(errors::of)?;
+        let pool = pool_options().connect_with(options.clone()).await.map_err(errors::engine_error)?;
         for number in 1..=shards {
             let shard = Shard::new(url, &shard_name(number))?;
             let setup = lease::setup(shard.name(), &shard.schema());
-            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await.map_err(errors::of)?;
+            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await.map_err(errors::engine_error)?;
         }
         // Nothing has a time of this clock yet.
-        follow(&clock, &pool, Duration::MAX).await.map_err(errors::of)?;
+        follow(&clock, &pool, Duration::MAX).await.map_err(errors::engine_error)?;
         let home = Shard::new(url, &shard_name(1))?;
         let open = move || Ok(Connection::Server(Box::new(home.connect_shared(Role::Reader, None)?)));
         let home = Arc::new(Readers::lazy(1, clock.clone(), Box::new(open)));
@@ -156,7 +156,7 @@ impl Registry {
     async fn ask<T, F: Future<Output = sqlx::Result<T>>>(&self, question: impl FnOnce(PgPool) -> F) -> Result<T> {
         let (number, pool) = self.pool().clone();
         if let Ok(answer) = tokio::time::timeout(ANSWER, question(pool)).await {
-            return answer.map_err(errors::of);
+            return answer.map_err(errors::engine_error);
         }
         let mut now = self.pool();
         if now.0 == number {

@@ -44,7 +44,7 @@ static DROPPED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"drop tri
 static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bis( not)? (old|new)\.").ok());
 
 /// The statements of a migration for PostgreSQL.
-pub fn of(migration: &str) -> String {
+pub fn translate(migration: &str) -> String {
     let mut text = migration.to_owned();
     for (pattern, replacement) in &*RULES {
         text = pattern.replace_all(&text, *replacement).into_owned();
@@ -76,7 +76,7 @@ end $do$";
 pub fn bind<'m>(migrations: impl IntoIterator<Item = &'m str>) -> String {
     let text = UNBIND.replace(" disable trigger ", " enable trigger ") + ";\n";
     let mut keys: Vec<String> = Vec::new();
-    for statements in migrations.into_iter().map(of) {
+    for statements in migrations.into_iter().map(translate) {
         for line in statements.lines() {
             // A table that is made anew has none of its earlier keys.
             if let Some(table) = line.strip_prefix("create table ").and_then(|rest| rest.split(' ').next()) {

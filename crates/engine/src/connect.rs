@@ -337,7 +337,7 @@ pub async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseSt
         }
         tokio::time::sleep(Duration::from_millis(limits::LOCK_RETRY_MS)).await;
     }
-    files::claim(directory)?.ok_or_else(|| files::taken(directory))
+    files::claim(directory)?.ok_or_else(|| files::directory_taken(directory))
 }
 
 /// `user_version` of a backup that was never opened as a store.

@@ -83,11 +83,11 @@ fn of_migrations() -> Result<Vec<Table>> {
         conn.execute_batch(statements)?;
     }
     let names: Vec<String> = scalar(NAMES).all(&conn)?;
-    names.into_iter().map(|name| Table::of(&conn, name)).collect()
+    names.into_iter().map(|name| Table::describe(&conn, name)).collect()
 }
 
 impl Table {
-    fn of(conn: &Connection, name: String) -> Result<Self> {
+    fn describe(conn: &Connection, name: String) -> Result<Self> {
         let columns: Vec<String> = scalar(COLUMNS).bind(&name).all(conn)?;
         let mut keys: Vec<String> = scalar(KEY).bind(&name).all(conn)?;
         if keys.is_empty() {

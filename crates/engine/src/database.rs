@@ -25,7 +25,7 @@ pub trait LeasedPlace: Debug + Send + Sync {
 
     /// Makes what it needs, and takes the lease, once; none while another owner has it. From then on the lease is renewed
     /// until the store is dropped.
-    fn take(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>>;
+    fn take_lease(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>>;
 
     /// Connects to read what is there, whoever has it, and makes nothing.
     fn look(&self) -> Result<Look>;

@@ -94,7 +94,7 @@ pub fn claim(directory: &Path) -> Result<Option<(File, DatabaseState)>> {
 }
 
 /// The error for a data directory that another process has locked.
-pub fn taken(directory: &Path) -> Error {
+pub fn directory_taken(directory: &Path) -> Error {
     Error::Open(format!("another daemon has the data directory {}", directory.display()))
 }
 
@@ -419,7 +419,7 @@ enum FirstPage {
 }
 
 impl FirstPage {
-    fn of(header: &[u8]) -> Self {
+    fn parse(header: &[u8]) -> Self {
         let field = |at: usize| number(header, at);
         let (Some(pages), Some(schema_cookie), Some(application_id)) = (field(28), field(40), field(68)) else {
             return Self::Unreadable;
@@ -449,7 +449,7 @@ fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
             Some(_) => Err(refused(&database, "is missing or empty, but its log is there: put the database back")),
         });
     };
-    let own = FirstPage::of(&file.bytes(0, HEADER_BYTES)?);
+    let own = FirstPage::parse(&file.bytes(0, HEADER_BYTES)?);
     if own == FirstPage::Ours {
         return Ok(Ok(DatabaseState::Ours));
     }
@@ -474,7 +474,7 @@ fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
 /// True if the file is a database of Longhand, by its header.
 pub fn is_store(path: &Path) -> io::Result<bool> {
     let Some(file) = Readable::open(path)? else { return Err(io::ErrorKind::NotFound.into()) };
-    Ok(FirstPage::of(&file.bytes(0, HEADER_BYTES)?) == FirstPage::Ours)
+    Ok(FirstPage::parse(&file.bytes(0, HEADER_BYTES)?) == FirstPage::Ours)
 }
 
 /// A file that is read at offsets.
@@ -516,7 +516,7 @@ impl Readable {
                 return Ok(found);
             }
             if number(&frame, 0) == Some(1) {
-                found.push(FirstPage::of(&self.bytes(at + FRAME_HEADER_BYTES, HEADER_BYTES)?));
+                found.push(FirstPage::parse(&self.bytes(at + FRAME_HEADER_BYTES, HEADER_BYTES)?));
             }
             at += FRAME_HEADER_BYTES + u64::from(page_size);
         }
@@ -531,7 +531,7 @@ impl Readable {
             return Ok((false, None));
         }
         let record = self.bytes(u64::from(sector), 4 + HEADER_BYTES)?;
-        let copy = (number(&record, 0) == Some(1)).then(|| FirstPage::of(&record[4..]));
+        let copy = (number(&record, 0) == Some(1)).then(|| FirstPage::parse(&record[4..]));
         Ok((pages == 0, copy))
     }
 }

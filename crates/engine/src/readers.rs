@@ -293,7 +293,7 @@ mod tests {
         let turns = Turns::new(1, 1, 10_000);
         let waiting = |tenant: &str| {
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
-            let mut waiting = Box::pin(turn.take(readers.acquire()));
+            let mut waiting = Box::pin(turn.take_turns(readers.acquire()));
             assert!((&mut waiting).now_or_never().is_none(), "it waits");
             waiting
         };

@@ -73,32 +73,32 @@ impl Clock {
 
     /// The time of events: never earlier than before.
     pub fn now(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.event_time(at)
     }
 
     /// The present, for what people and other programs have named an instant for. It goes back with a system clock that was
     /// wrong.
     pub fn present(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.present(at)
     }
 
     /// The time that is certain to have come, by which what is too old is erased.
     pub fn certain(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.certain(at)
     }
 
     /// The same time, with the times of events as this process has seen them confirmed, and true if the clock is confirmed.
     pub fn dated(&self) -> (Timestamp, Dating, bool) {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         (state.times.certain(at), state.times.dating().clone(), state.times.is_confirmed(at))
     }
 
     /// The state of the clock.
     pub fn state(&self) -> ClockState {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         ClockState {
             present: state.times.present(at),
             event_time: state.times.event_time(at),
@@ -111,13 +111,13 @@ impl Clock {
     /// Has times of events go on from an instant, unless they are later already. A daemon continues from the newest instant
     /// in its store, and tests skip long waits.
     pub fn skip_to(&self, instant: Timestamp) {
-        let (mut state, at) = self.read();
+        let (mut state, at) = self.read_both();
         state.times.skip_to(instant, at);
     }
 
     /// Believes that an instant has come, which an earlier process has confirmed.
     pub fn believe(&self, instant: Timestamp) {
-        let (mut state, at) = self.read();
+        let (mut state, at) = self.read_both();
         state.times.believe(instant, at);
     }
 
@@ -134,7 +134,7 @@ impl Clock {
 
     /// Number of times of a second or more in which nothing of this process ran, or seemed to run.
     pub fn leaps(&self) -> u64 {
-        self.read().0.times.gaps()
+        self.read_both().0.times.gaps()
     }
 
     /// The time of the system's clock, or of the one that is followed, right or wrong.
@@ -174,7 +174,7 @@ impl Clock {
     }
 
     /// Reads both clocks.
-    fn read(&self) -> (MutexGuard<'_, State>, i64) {
+    fn read_both(&self) -> (MutexGuard<'_, State>, i64) {
         let mut state = self.state_lock();
         let mut at = self.instant();
         let mut system = self.system_at(&state, at);
@@ -190,7 +190,7 @@ impl Clock {
             Some(_) => 0,
             None => machine::slept(),
         });
-        state.times.read(at, system, slept);
+        state.times.add_reading(at, system, slept);
         (state, at)
     }
 

@@ -122,7 +122,7 @@ mod tests {
             parent: None,
             keeps_erased: false,
         };
-        store.sessions().create(CheckedInput::own(new), Requester::default()).await.expect("created");
+        store.sessions().create(CheckedInput::trusted(new), Requester::default()).await.expect("created");
     }
 
     /// The number of events that a subscription gets within a time.

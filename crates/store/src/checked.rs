@@ -116,7 +116,7 @@ impl<T> CheckedInput<T> {
     }
 
     /// What the daemon itself makes, without a text of a client.
-    pub fn own(value: T) -> Self {
+    pub fn trusted(value: T) -> Self {
         Self { value, findings: Findings::default() }
     }
 
@@ -141,7 +141,7 @@ impl<T> CheckedInput<T> {
     }
 
     /// It, with the author of its mutation.
-    pub(crate) fn by(self, caller: Requester) -> (T, Requester) {
+    pub(crate) fn with_author(self, caller: Requester) -> (T, Requester) {
         (self.value, Requester { keeps_salted_hash: self.findings.has_changed, ..caller })
     }
 }
@@ -180,14 +180,14 @@ impl SecretScreen<'_> {
     }
 
     fn set(&mut self, field: impl Display + Copy, syntax: Syntax, text: &mut String) -> ScreenResult {
-        if let Some(redacted) = self.read(field, syntax, text)? {
+        if let Some(redacted) = self.redact(field, syntax, text)? {
             *text = redacted;
         }
         Ok(())
     }
 
     /// What is to be stored in place of a text; none if it stays as it is.
-    fn read(&mut self, field: impl Display + Copy, syntax: Syntax, text: &str) -> ScreenResult<Option<String>> {
+    fn redact(&mut self, field: impl Display + Copy, syntax: Syntax, text: &str) -> ScreenResult<Option<String>> {
         let Some(rules) = self.rules else { return Ok(None) };
         let redacted = rules.redact(self.secrets.salt(), syntax, text);
         if redacted.hits.is_empty() {
@@ -206,24 +206,24 @@ impl SecretScreen<'_> {
 
     /// The same for JSON that may be absent.
     fn read_json(&mut self, field: impl Display + Copy, json: Option<&str>) -> ScreenResult<Option<String>> {
-        json.map_or(Ok(None), |json| self.read(field, Syntax::Json, json))
+        json.map_or(Ok(None), |json| self.redact(field, Syntax::Json, json))
     }
 
     /// The same for bytes that are a text.
     fn bytes(&mut self, field: impl Display + Copy, syntax: Syntax, bytes: &[u8]) -> ScreenResult<Option<Vec<u8>>> {
         let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
-        Ok(self.read(field, syntax, text)?.map(String::into_bytes))
+        Ok(self.redact(field, syntax, text)?.map(String::into_bytes))
     }
 
     fn media(&mut self, field: impl Display + Copy, media: &Media) -> ScreenResult<Option<Media>> {
         let Media { name, source, .. } = media;
-        let new_name = self.read(format_args!("{field}.name"), Syntax::Text, name)?;
+        let new_name = self.redact(format_args!("{field}.name"), Syntax::Text, name)?;
         let new_source = match source {
             // What is declared says little about what is text.
             MediaSource::Bytes(bytes) => {
                 self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
             }
-            MediaSource::Uri(uri) => self.read(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
+            MediaSource::Uri(uri) => self.redact(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
         };
         let is_changed = new_name.is_some() || new_source.is_some();
         Ok(is_changed.then(|| Media {
@@ -234,7 +234,7 @@ impl SecretScreen<'_> {
     }
 
     fn result(&mut self, field: impl Display + Copy, result: &ToolResult) -> ScreenResult<Option<ToolResult>> {
-        let output = self.read(format_args!("{field}.output"), Syntax::Text, &result.output)?;
+        let output = self.redact(format_args!("{field}.output"), Syntax::Text, &result.output)?;
         let attachments = result.attachments.iter().enumerate();
         let attachments: Vec<Option<Media>> = attachments
             .map(|(index, media)| self.media(format_args!("{field}.attachments[{index}]"), media))
@@ -251,28 +251,28 @@ impl SecretScreen<'_> {
 
     fn body(&mut self, field: impl Display + Copy, body: &PartBody) -> ScreenResult<Option<PartBody>> {
         Ok(match body {
-            PartBody::Text(text) => self.read(format_args!("{field}.text"), Syntax::Text, text)?.map(PartBody::Text),
+            PartBody::Text(text) => self.redact(format_args!("{field}.text"), Syntax::Text, text)?.map(PartBody::Text),
             PartBody::Reasoning(text) => {
-                self.read(format_args!("{field}.reasoning"), Syntax::Text, text)?.map(PartBody::Reasoning)
+                self.redact(format_args!("{field}.reasoning"), Syntax::Text, text)?.map(PartBody::Reasoning)
             }
             PartBody::ToolCall(call) => self
-                .read(format_args!("{field}.tool_call.input_json"), Syntax::Json, &call.input_json)?
+                .redact(format_args!("{field}.tool_call.input_json"), Syntax::Json, &call.input_json)?
                 .map(|input_json| PartBody::ToolCall(ToolCall { input_json, ..call.clone() })),
             PartBody::ToolResult(result) => {
                 self.result(format_args!("{field}.tool_result"), result)?.map(PartBody::ToolResult)
             }
             PartBody::Media(media) => self.media(format_args!("{field}.media"), media)?.map(PartBody::Media),
             PartBody::Marker(marker) => self
-                .read(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
+                .redact(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
                 .map(|text| PartBody::Marker(Marker { text, ..marker.clone() })),
             PartBody::Step(step) => self
-                .read(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
+                .redact(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
                 .map(|finish_reason| PartBody::Step(Step { finish_reason, ..step.clone() })),
             PartBody::Opaque(opaque) => self
                 .bytes(format_args!("{field}.opaque.data"), Syntax::Json, &opaque.data)?
                 .map(|data| PartBody::Opaque(Opaque { data, ..opaque.clone() })),
             PartBody::Record(record) => self
-                .read(format_args!("{field}.record.data"), Syntax::Json, &record.data)?
+                .redact(format_args!("{field}.record.data"), Syntax::Json, &record.data)?
                 .map(|data| PartBody::Record(Record { data, ..record.clone() })),
         })
     }
@@ -344,7 +344,7 @@ impl SecretScreen<'_> {
         let detail = message.finish.as_ref().map(|finish| finish.detail.as_str());
         let metadata_json = self.read_json(format_args!("{field}.metadata_json"), message.metadata_json.as_deref())?;
         let new_detail = match detail {
-            Some(detail) => self.read(format_args!("{field}.finish.detail"), Syntax::Text, detail)?,
+            Some(detail) => self.redact(format_args!("{field}.finish.detail"), Syntax::Text, detail)?,
             None => None,
         };
         let received = (metadata_json.is_some() || new_detail.is_some())

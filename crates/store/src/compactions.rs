@@ -34,7 +34,7 @@ impl Compactions {
         condition: Condition,
         confirm_until: Option<Timestamp>,
     ) -> Result<Option<EnqueuedJob>> {
-        let (request, caller) = request.by(caller);
+        let (request, caller) = request.with_author(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
         self.0.write(Mutation::change("enqueue"), move |tx| enqueue.apply(tx)).await
     }
@@ -58,7 +58,7 @@ impl Compactions {
     /// view was read.
     pub async fn supply(&self, supply: CheckedInput<SuppliedSummary>) -> Result<Option<Receipt>> {
         let caller = supply.caller.clone();
-        let (supply, caller) = supply.by(caller);
+        let (supply, caller) = supply.with_author(caller);
         let supply = SuppliedSummary { caller, ..supply };
         self.0.write(Mutation::change("supply"), move |tx| supply.apply(tx)).await
     }
@@ -121,7 +121,7 @@ impl Compactions {
 
     /// The digest of what the summary of a compaction covers, unless it has to be made from the originals.
     pub async fn digest(&self, id: CompactionId) -> Result<Option<String>> {
-        self.0.reading(|reader| digests::of(reader, id)).await
+        self.0.reading(|reader| digests::read(reader, id)).await
     }
 
     /// A page of the messages in ranges of a history, with derived ones, from a revision on, and the beginning of the next

@@ -6,7 +6,7 @@ use super::erasure::apply::{self, Erase, ErasePrecondition, Erasure, Progress};
 use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
-use super::erasure::steps::{self, AtWork};
+use super::erasure::steps::{self, EraseGuard};
 use super::error::{Error, Result};
 use super::ledger::clock_segments;
 use super::ledger::head::SessionKey;
@@ -48,7 +48,7 @@ pub struct Erasures(pub(super) Arc<Shared>);
 impl Erasures {
     /// What is known of the times of events, by which sessions are dated.
     pub async fn dating(&self) -> Result<Dating> {
-        self.0.brief(clock_segments::all).await
+        self.0.brief(clock_segments::read_dating).await
     }
 
     /// Keeps what this process has seen of it.
@@ -84,7 +84,7 @@ impl Erasures {
         (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        let (reason, caller) = reason.by(caller);
+        let (reason, caller) = reason.with_author(caller);
         let expected = ErasePrecondition::History(expected_revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
@@ -108,8 +108,8 @@ impl Erasures {
 
     /// The sessions whose erasure has begun and has not ended, and that nobody is at here: a daemon stopped in between, or a
     /// step failed.
-    pub async fn left(&self) -> Result<Vec<SessionKey>> {
-        let begun = self.0.reading(steps::all).await?;
+    pub async fn unfinished(&self) -> Result<Vec<SessionKey>> {
+        let begun = self.0.reading(steps::begun_sessions).await?;
         let at_work = self.0.erasing.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(begun.into_iter().filter(|session| !at_work.contains(session)).collect())
     }
@@ -128,7 +128,7 @@ impl Erasures {
     /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
     /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next look for such erasures.
     async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
-        let _at_work = AtWork::new(&self.0.erasing, erase.session);
+        let _at_work = EraseGuard::new(&self.0.erasing, erase.session);
         loop {
             let (began, step) = (Instant::now(), erase.clone());
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {

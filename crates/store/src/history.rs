@@ -11,7 +11,7 @@ use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::open_drafts::OpenPart;
 use super::ledger::position::{self, MessagePosition};
-use super::ledger::replace::{self, WithAppend};
+use super::ledger::replace::{self, AppendChanges};
 use super::ledger::rewrites::{self, BranchSummary, NewEdit};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
@@ -37,9 +37,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        append: CheckedInput<(Vec<AppendInput>, WithAppend)>,
+        append: CheckedInput<(Vec<AppendInput>, AppendChanges)>,
     ) -> Result<Receipt> {
-        let ((messages, with), caller) = append.by(caller);
+        let ((messages, with), caller) = append.with_author(caller);
         let messages =
             messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
@@ -59,7 +59,7 @@ impl History {
         message: MessageId,
         parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<Receipt> {
-        let (parts, caller) = parts.by(caller);
+        let (parts, caller) = parts.with_author(caller);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -114,7 +114,7 @@ impl History {
         message: MessageId,
         seal: CheckedInput<Seal>,
     ) -> Result<Receipt> {
-        let (seal, caller) = seal.by(caller);
+        let (seal, caller) = seal.with_author(caller);
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
         self.0.write(Mutation::content("finish", 0), move |tx| finish.apply(tx)).await
     }
@@ -165,7 +165,7 @@ impl History {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                statuses::of(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
+                statuses::read(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
             })
             .await
     }
@@ -304,7 +304,7 @@ impl History {
         message: Option<String>,
         summary: CheckedInput<Option<BranchSummary>>,
     ) -> Result<Receipt> {
-        let (summary, caller) = summary.by(caller);
+        let (summary, caller) = summary.with_author(caller);
         self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
     }
 
@@ -316,7 +316,7 @@ impl History {
         expected_revision: Option<Revision>,
         edit: CheckedInput<NewEdit>,
     ) -> Result<Receipt> {
-        let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.by(caller);
+        let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.with_author(caller);
         let encoded = |part: NewPart| {
             let input = tx::PartInput::from_client(&part);
             (part, input)

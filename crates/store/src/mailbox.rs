@@ -104,7 +104,7 @@ impl<T> Drop for Slot<T> {
 impl<T> Receiver<T> {
     /// Takes as many letters as `most` says for the number of tenants that have some, and may wait for some, which blocks
     /// its thread; none once the mailbox is closed and empty.
-    pub(super) fn take(&mut self, waits: bool, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
+    pub(super) fn take_batch(&mut self, waits: bool, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
         let mut state = self.mailbox.state();
         while waits && state.letters.is_empty() && !state.is_rung && !state.is_closed {
             state = self.mailbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -164,14 +164,14 @@ mod tests {
         for number in 0..1_000 {
             assert!(sender.send(&share("loud"), number));
         }
-        let batch = receiver.take(true, |tenants| 3 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 3 * tenants).expect("letters");
         assert!(batch.letters == [0, 1, 2] && !batch.is_shared);
         assert!(sender.send(&share("quiet"), 5_000));
-        let batch = receiver.take(true, |tenants| 2 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 2 * tenants).expect("letters");
         assert!(batch.letters.contains(&5_000) && batch.is_shared, "{:?}", batch.letters);
         assert_eq!(batch.letters.len(), 4, "and the loud one has the rest of it");
         assert!(sender.send(&Share::default(), 9_000));
-        let batch = receiver.take(true, |tenants| tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| tenants).expect("letters");
         assert!(!batch.is_shared, "the daemon's own work is no other tenant's: {:?}", batch.letters);
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let bell = sender.bell();
         bell.ring();
         bell.ring();
-        let batch = receiver.take(true, |_| 10).expect("a sign");
+        let batch = receiver.take_batch(true, |_| 10).expect("a sign");
         assert!(batch.is_rung && batch.letters.is_empty());
         let other = sender.clone();
         assert!(sender.send(&Share::default(), 1));
@@ -191,7 +191,7 @@ mod tests {
         assert!(!other.send(&Share::default(), 3), "it is closed");
         drop(other);
         bell.ring();
-        assert_eq!(receiver.take(true, |_| 10).expect("what was in it").letters, [1, 2]);
-        assert!(receiver.take(true, |_| 10).is_none());
+        assert_eq!(receiver.take_batch(true, |_| 10).expect("what was in it").letters, [1, 2]);
+        assert!(receiver.take_batch(true, |_| 10).is_none());
     }
 }

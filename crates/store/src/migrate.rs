@@ -15,7 +15,7 @@
 mod note;
 mod place;
 
-use self::note::{Content, Note};
+use self::note::{Content, CopyNote};
 use self::place::{Destination, HeldPlace};
 use super::engine::{self, connect, copy};
 use super::error::{Error, Result};
@@ -73,7 +73,7 @@ pub async fn migrate(
         return Err(Error::Open("files need no migration: move the data directory of the stopped daemon".to_owned()));
     }
     let source = HeldPlace::source(from).await?;
-    let destination = Destination::of(to, &source.name).await?;
+    let destination = Destination::examine(to, &source.name).await?;
     if source.is_aside() {
         return go_on_behind_aside(source, destination).await;
     }
@@ -91,7 +91,7 @@ pub async fn migrate(
     let clock = clock.clone();
     let preparing = move || {
         source.prepare(&clock)?;
-        let (note, bytes) = (Note::of(source.conn(), &source.name)?, connect::used_bytes(source.conn())?);
+        let (note, bytes) = (CopyNote::read(source.conn(), &source.name)?, connect::used_bytes(source.conn())?);
         Ok((source, note, bytes))
     };
     let (source, note, bytes) = alone(preparing).await?;
@@ -158,7 +158,7 @@ async fn follow<T>(
 }
 
 /// Puts a verified copy in the place of its source.
-fn conclude(source: HeldPlace, copy: HeldPlace, note: &Note) -> Result<MigratedStore> {
+fn conclude(source: HeldPlace, copy: HeldPlace, note: &CopyNote) -> Result<MigratedStore> {
     note::set_verified(copy.conn(), true)?;
     failpoint::reach("migrate.verified");
     let (sessions, copy_id) = (session_count(&source)?, note::copy_id(copy.conn())?);
@@ -173,7 +173,7 @@ fn conclude(source: HeldPlace, copy: HeldPlace, note: &Note) -> Result<MigratedS
 /// Goes on with a migration whose source is set aside: the copy is made the store, if it is not already.
 async fn go_on_behind_aside(source: HeldPlace, destination: Destination) -> Result<MigratedStore> {
     let reading = move || {
-        let (note, successor) = (Note::of(source.conn(), &source.name)?, note::successor(source.conn())?);
+        let (note, successor) = (CopyNote::read(source.conn(), &source.name)?, note::successor(source.conn())?);
         let sessions = session_count(&source)?;
         Ok((source, note, successor, sessions))
     };
@@ -208,7 +208,7 @@ fn session_count(source: &HeldPlace) -> Result<i64> {
     engine::scalar(SESSIONS).one(source.conn())
 }
 
-fn migrated(note: &Note, sessions: i64, set_aside: String) -> Result<MigratedStore> {
+fn migrated(note: &CopyNote, sessions: i64, set_aside: String) -> Result<MigratedStore> {
     let store_id = Uuid::from_slice(&note.store_id).map_err(|error| Error::corrupt("store", error))?;
     Ok(MigratedStore { store_id, sessions, head_seq: note.seq, set_aside })
 }

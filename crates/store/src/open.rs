@@ -127,7 +127,7 @@ impl Store {
         let directory = files::plain(&directory)?;
         let (lock, _) = connect::claim(&directory).await?;
         let owner = format!("{daemon}.{}", fresh_id().simple());
-        let held = match take(&shard, owner, ttl).await {
+        let held = match take_lease(&shard, owner, ttl).await {
             Ok(Some(held)) => held,
             Ok(None) | Err(Error::Busy(_)) => return Ok(None),
             Err(error) => return Err(error),
@@ -214,13 +214,13 @@ impl Store {
 }
 
 /// Takes a shard, once; none while another daemon has it.
-pub(super) async fn take(
+pub(super) async fn take_lease(
     shard: &Arc<dyn LeasedPlace>,
     owner: String,
     ttl: Duration,
 ) -> Result<Option<Box<dyn HeldStore>>> {
     let shard = Arc::clone(shard);
-    alone(move || shard.take(owner, ttl)).await.map_err(|error| match error {
+    alone(move || shard.take_lease(owner, ttl)).await.map_err(|error| match error {
         Error::ReadOnly => Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()),
         error => error,
     })

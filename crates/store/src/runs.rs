@@ -50,7 +50,7 @@ impl Runs {
         epoch: Epoch,
         failure: CheckedInput<Option<String>>,
     ) -> Result<Receipt> {
-        let (failure, caller) = failure.by(caller);
+        let (failure, caller) = failure.with_author(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
         self.0.write(Mutation::change("release_run"), move |tx| release.apply(tx)).await
     }
@@ -113,7 +113,7 @@ impl Runs {
         expected_revision: Option<Revision>,
         new: CheckedInput<NewPrompt>,
     ) -> Result<Receipt> {
-        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.by(caller);
+        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.with_author(caller);
         let encoded = |part: NewPart| {
             let input = PartInput::from_client(&part);
             (part, input)
@@ -155,7 +155,7 @@ impl Runs {
         caller: Requester,
         question: CheckedInput<Question>,
     ) -> Result<Receipt> {
-        let (question, caller) = question.by(caller);
+        let (question, caller) = question.with_author(caller);
         let request = RequestApproval { session, caller, question };
         self.0.write(Mutation::change("request_approval"), move |tx| request.apply(tx)).await
     }
@@ -168,7 +168,7 @@ impl Runs {
         approval: ApprovalId,
         answer: CheckedInput<Option<Answer>>,
     ) -> Result<Receipt> {
-        let (answer, caller) = answer.by(caller);
+        let (answer, caller) = answer.with_author(caller);
         let end = EndApproval { session, caller, approval, answer };
         self.0.write(Mutation::change("end_approval"), move |tx| end.apply(tx)).await
     }

@@ -40,7 +40,7 @@ impl Views {
             .snapshot(|reader| {
                 let (session, policy) = sessions::with_policy(reader, key.0)?;
                 let ancestry = ancestry::by_key(reader, key.0)?;
-                Ok((session, policy, words::of(reader, &ancestry)?))
+                Ok((session, policy, words::read(reader, &ancestry)?))
             })
             .await
     }
@@ -93,7 +93,7 @@ impl Views {
 
     /// The stored counts of these messages, by the name of a counting.
     pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
-        self.0.reading(|reader| counts::kept(reader, counting, &messages)).await
+        self.0.reading(|reader| counts::stored_counts(reader, counting, &messages)).await
     }
 
     /// Stores the counts of sealed messages.

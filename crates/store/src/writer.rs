@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 mod cleaning;
 
-use cleaning::{CLEANED, Cleaning, SET_CLEAN};
+use cleaning::{CLEANED, CleaningState, SET_CLEAN};
 
 /// The writer's view of a mutation, besides its effect.
 #[derive(Debug, Clone, Copy)]
@@ -265,7 +265,7 @@ pub(crate) struct Writer {
     is_gone: Arc<AtomicBool>,
     /// True once the queue is to be closed.
     is_ending: Arc<AtomicBool>,
-    cleaning: Cleaning,
+    cleaning: CleaningState,
 }
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
@@ -325,7 +325,7 @@ impl Writer {
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let (cleaning, cleaned_receiver) = Cleaning::of(database.connection())?;
+        let (cleaning, cleaned_receiver) = CleaningState::load(database.connection())?;
         let announced = Announced {
             head_seq: head_receiver,
             newest_event: newest_receiver,
@@ -364,7 +364,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         while let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) = {
             let pace = &self.pace;
-            self.queue.take(!self.cleaning.goes_on, |tenants| pace.most(tenants))
+            self.queue.take_batch(!self.cleaning.goes_on, |tenants| pace.most(tenants))
         } {
             if is_shared {
                 self.pace.share(self.clock.now());
@@ -614,7 +614,7 @@ mod tests {
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy(_)))));
-        drop(waiting.take(true, |_| 1));
+        drop(waiting.take_batch(true, |_| 1));
         assert!(write().now_or_never().is_none(), "the queue is free again");
     }
 
@@ -626,14 +626,14 @@ mod tests {
             let turn = turns.begin(&turns::Share::new(tenant.into(), "token".into())).expect("room");
             let write =
                 handle.write(Mutation::derived(if tenant == "quiet" { "quiet" } else { "loud" }, 0), |_| Ok(()));
-            turn.take(write).now_or_never()
+            turn.take_turns(write).now_or_never()
         };
         for _ in 0..1_000 {
             assert!(of("loud").is_none(), "it waits");
         }
         assert!(matches!(of("loud"), Some(Err(Error::Busy(_)))), "it has its share");
         assert!(of("quiet").is_none(), "another one waits");
-        let batch = waiting.take(true, |tenants| tenants).expect("mutations").letters;
+        let batch = waiting.take_batch(true, |tenants| tenants).expect("mutations").letters;
         let names: Vec<&str> = batch.iter().map(|envelope| envelope.mutation.name).collect();
         assert_eq!(names, ["loud", "quiet"]);
     }

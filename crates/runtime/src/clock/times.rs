@@ -53,7 +53,7 @@ pub(super) struct Times {
 
 impl Times {
     /// Takes a reading of the system's clock at an instant, and of the time that the machine has slept until then.
-    pub(super) fn read(&mut self, at: i64, system: i64, slept: i64) {
+    pub(super) fn add_reading(&mut self, at: i64, system: i64, slept: i64) {
         let expected = self.system.map(|before| before.time_at(at));
         self.system = Some(Anchor { time: system, at });
         if expected.is_none_or(|expected| (system - expected).abs() >= LEAP_MICROS) {

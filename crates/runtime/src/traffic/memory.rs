@@ -127,18 +127,18 @@ impl MemoryBudget {
 
     /// Waits for free memory, at most for `wait`; none after that.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Reservation> {
-        let _waiter = Waiter::take(self)?;
+        let _waiter = Waiter::enter(self)?;
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
     }
 
     /// Waits for free memory.
     async fn admitted(self: &Arc<Self>, bytes: usize) -> Reservation {
-        self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
+        self.wait_until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
     }
 
     /// Evaluates a condition until it returns a value, again whenever bytes are freed. Meanwhile holders without
     /// progress give up until this number of bytes fits.
-    async fn until<T>(&self, bytes: usize, mut condition: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn wait_until<T>(&self, bytes: usize, mut condition: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -171,7 +171,7 @@ impl MemoryBudget {
 struct Waiter<'a>(&'a MemoryBudget);
 
 impl<'a> Waiter<'a> {
-    fn take(budget: &'a MemoryBudget) -> Option<Self> {
+    fn enter(budget: &'a MemoryBudget) -> Option<Self> {
         let mut state = budget.state();
         (state.waiting < limits::MEMORY_WAITERS_MAX).then(|| {
             state.waiting += 1;
@@ -271,7 +271,7 @@ impl Reservation {
     pub async fn wait_while_full(&self) {
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let may_add = |state: &mut State| (!self.has_to_wait_in(state)).then_some(());
-        drop(tokio::time::timeout(timeout, self.budget.until(0, may_add)).await);
+        drop(tokio::time::timeout(timeout, self.budget.wait_until(0, may_add)).await);
     }
 
     /// Records progress.

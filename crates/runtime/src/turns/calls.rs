@@ -45,9 +45,9 @@ tokio::task_local! {
 
 impl Turn {
     /// Works on a part of the call in its turns.
-    pub async fn take<T>(self, work: impl Future<Output = T>) -> T {
+    pub async fn take_turns<T>(self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut steps = Steps::of(self);
+        let mut steps = Steps::new(self);
         std::future::poll_fn(|context| steps.poll(context, |context| work.as_mut().poll(context))).await
     }
 }
@@ -61,8 +61,8 @@ pub struct Steps {
 
 impl Steps {
     /// Those of a call.
-    pub fn of(turn: Turn) -> Self {
-        Self { place: GatePlace::at(turn.0.gate.clone()), turn, has_begun: false }
+    pub fn new(turn: Turn) -> Self {
+        Self { place: GatePlace::new(turn.0.gate.clone()), turn, has_begun: false }
     }
 
     /// Takes a step, when it is the call's turn.
@@ -88,7 +88,7 @@ pub fn share() -> Share {
 /// Starts a task that does something for the call that is worked on, in the turns of this call.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     match CURRENT.try_with(Turn::clone) {
-        Ok(turn) => tokio::spawn(turn.take(work)),
+        Ok(turn) => tokio::spawn(turn.take_turns(work)),
         Err(_) => tokio::spawn(work),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         let call = |tenant: &'static str, number: usize| {
             let order = &order;
             let turn = turns.begin(&of(tenant)).expect("room");
-            Box::pin(turn.take(async move {
+            Box::pin(turn.take_turns(async move {
                 for step in 0..2 {
                     order.lock().expect("an order").push((tenant, number, step));
                     wait().await;
@@ -147,14 +147,14 @@ mod tests {
         let turn = turns.begin(&of("one")).expect("room");
         let (inner, nested) = (turn.clone(), turn.clone());
         let (own, of_task, of_inner) = turn
-            .take(async {
+            .take_turns(async {
                 let of_task = spawn(async { share() }).await.expect("a task");
-                (share(), of_task, inner.take(async { share() }).await)
+                (share(), of_task, inner.take_turns(async { share() }).await)
             })
             .await;
         assert_eq!([own, of_task, of_inner], [of("one"), of("one"), of("one")]);
         assert_eq!(share(), Share::default(), "the daemon's own");
-        nested.take(async {}).now_or_never().expect("nobody holds the turn");
+        nested.take_turns(async {}).now_or_never().expect("nobody holds the turn");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Gate {
 
     /// A pass, when it is this share's turn; none once the gate is closed.
     pub async fn pass(self: &Arc<Self>, share: &Share) -> Option<Pass<'_>> {
-        let mut place = GatePlace::at(self.clone());
+        let mut place = GatePlace::new(self.clone());
         let is_open = std::future::poll_fn(|context| place.poll_pass(share, false, context)).await;
         is_open.then(|| Pass { gate: self, tenant: share.tenant.clone() })
     }
@@ -101,7 +101,7 @@ impl Gate {
         {
             let mut state = self.state();
             state.leave(tenant);
-            while let Some((_, seat)) = self.next(&mut state, tenant) {
+            while let Some((_, seat)) = self.next_waiter(&mut state, tenant) {
                 if !seat.is_left.load(Ordering::Relaxed) {
                     state.enter(&seat.tenant);
                     seat.is_called.store(true, Ordering::Release);
@@ -116,11 +116,11 @@ impl Gate {
 
     /// The next one who may pass now that one of a tenant has left. Of a tenant that waits one has always passed, if each
     /// has one.
-    fn next(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
+    fn next_waiter(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
         if state.waiting.is_empty() {
             return None;
         }
-        if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has(left) {
+        if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has_tenant(left) {
             return state.waiting.pop_of(left);
         }
         if state.sum < self.count_now(state) { state.waiting.pop() } else { None }
@@ -172,7 +172,7 @@ impl Drop for Pass<'_> {
 }
 
 impl GatePlace {
-    pub(super) fn at(gate: Arc<Gate>) -> Self {
+    pub(super) fn new(gate: Arc<Gate>) -> Self {
         Self { gate, seat: None }
     }
 

@@ -38,7 +38,7 @@ impl Room {
 
     /// Takes a part of the room; none if that is more than the share's.
     pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<TakenRoom> {
-        let mut held = self.held();
+        let mut held = self.used();
         let free = self.size.saturating_sub(held.all);
         let of_tenant = held.tenants.get(&share.tenant);
         let by_tenant = of_tenant.map_or(0, |tenant| tenant.all);
@@ -54,7 +54,7 @@ impl Room {
     }
 
     /// The sums are consistent at any time, so a poisoned lock does no harm.
-    fn held(&self) -> MutexGuard<'_, RoomUse> {
+    fn used(&self) -> MutexGuard<'_, RoomUse> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,7 +62,7 @@ impl Room {
 impl Drop for TakenRoom {
     fn drop(&mut self) {
         let Self { room, share, size } = self;
-        let mut held = room.held();
+        let mut held = room.used();
         held.all -= *size;
         let Some(tenant) = held.tenants.get_mut(&share.tenant) else { return };
         tenant.all -= *size;
@@ -99,7 +99,7 @@ mod tests {
         let late: Vec<TakenRoom> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
         assert_eq!(late.len(), 100, "nobody finds it full");
         drop((one, other, quiet, late));
-        let held = room.held();
+        let held = room.used();
         assert!(held.all == 0 && held.tenants.is_empty());
     }
 }

@@ -95,7 +95,7 @@ impl World {
     }
 
     fn read(&mut self) {
-        self.times.read(self.instant, self.now + self.wrong.0, self.slept);
+        self.times.add_reading(self.instant, self.now + self.wrong.0, self.slept);
         if self.steady.0 != self.wrong.0 {
             self.steady = (self.wrong.0, self.now);
         }

@@ -41,7 +41,7 @@ impl Worker {
             match self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), CheckedInput::own(request), usage.clone(), condition, None)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage.clone(), condition, None)
                 .await
             {
                 Ok(_) | Err(store::Error::Archived) => {}
@@ -53,7 +53,7 @@ impl Worker {
             let enqueued = self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), CheckedInput::own(request), usage, condition, confirm_until)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage, condition, confirm_until)
                 .await?;
             if let Some(EnqueuedJob { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");

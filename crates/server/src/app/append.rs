@@ -20,8 +20,8 @@ use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay};
 use crate::store::{
-    self, AppendInput, CheckedInput, Findings, MessageCounts, NewEnd, Order, PageOf, Receipt, ScreenResult, Seal,
-    SecretScreen, SessionKey, WithAppend,
+    self, AppendChanges, AppendInput, CheckedInput, Findings, MessageCounts, NewEnd, Order, PageOf, Receipt,
+    ScreenResult, Seal, SecretScreen, SessionKey,
 };
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
@@ -358,7 +358,7 @@ impl Messages<'_> {
         let checked = sent.with(());
         let (SentMessages { messages, title, metadata_json, received }, found) = sent.into_parts();
         self.caller.require_to_stay(metadata_json.as_deref())?;
-        let with = WithAppend {
+        let with = AppendChanges {
             rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
@@ -606,7 +606,7 @@ impl Messages<'_> {
             .caller
             .store()
             .history()
-            .rewind(key, self.caller.requester(), expected_revision, message, CheckedInput::own(None))
+            .rewind(key, self.caller.requester(), expected_revision, message, CheckedInput::trusted(None))
             .await?)
     }
 

@@ -75,7 +75,12 @@ impl Approvals<'_> {
     pub async fn withdraw(self, session: &str, id: &str) -> Result<Receipt> {
         let id = approval_id(id)?;
         let key = self.caller.session_key(session).await?;
-        Ok(self.caller.store().runs().end_approval(key, self.caller.requester(), id, CheckedInput::own(None)).await?)
+        Ok(self
+            .caller
+            .store()
+            .runs()
+            .end_approval(key, self.caller.requester(), id, CheckedInput::trusted(None))
+            .await?)
     }
 
     /// An approval.

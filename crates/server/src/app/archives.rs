@@ -65,7 +65,7 @@ impl Archives<'_> {
         let stopping = self.caller.shared.stopping.clone();
         turns::spawn(async move {
             let write = async {
-                while let Some(page) = writing.next().await? {
+                while let Some(page) = writing.next_piece().await? {
                     for piece in page.chunks(limits::ARCHIVE_PIECE_BYTES) {
                         if pieces.send(Ok(piece.to_vec())).await.is_err() {
                             return Ok(());

@@ -263,7 +263,7 @@ impl Compactions<'_> {
             .caller
             .store()
             .compactions()
-            .enqueue(key, self.caller.requester(), CheckedInput::own(request), usage, condition, None)
+            .enqueue(key, self.caller.requester(), CheckedInput::trusted(request), usage, condition, None)
             .await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.caller.shared.scheduler.wake();
@@ -285,7 +285,7 @@ impl Compactions<'_> {
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
-        self.caller.store().sessions().update(key, CheckedInput::own(update), requester).await?;
+        self.caller.store().sessions().update(key, CheckedInput::trusted(update), requester).await?;
         self.caller.forget();
         Ok(())
     }

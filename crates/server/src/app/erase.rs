@@ -100,7 +100,7 @@ impl Content<'_> {
             let (mut sizes, mut existed) = erasures.preview(key, &target).await?;
             for sub_agent in with {
                 let (more, is_over) = erasures.preview(sub_agent, &target).await?;
-                (sizes, existed) = (sizes.with(more), existed && is_over);
+                (sizes, existed) = (sizes.with_session(more), existed && is_over);
             }
             return Ok(Erased { session, event: None, sizes, existed, pending_files: Vec::new(), sub_agents });
         }
@@ -176,7 +176,7 @@ impl Longhand {
                 () = self.shared.stopping.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let left = match self.shared.store.erasures().left().await {
+            let left = match self.shared.store.erasures().unfinished().await {
                 Ok(left) => left,
                 Err(error) => {
                     tracing::warn!(%error, "erasures that have begun cannot be looked for");

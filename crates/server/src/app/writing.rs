@@ -519,7 +519,7 @@ impl Writing {
                     self.key,
                     self.caller.requester(),
                     self.message,
-                    CheckedInput::own(Vec::new()),
+                    CheckedInput::trusted(Vec::new()),
                 );
                 if let Err(error) = nothing.await {
                     return self.placed(error.into(), None);

@@ -62,7 +62,7 @@ impl Archives {
 
 impl ArchiveWriter {
     /// The next piece; none at the end. No read of the store goes on between two pieces.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub async fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
         let pages = &mut self.pages;
         let piece = self.store.0.snapshot(|reader| pages.page(reader)).await?;
         Ok(Some(piece).filter(|piece| !piece.is_empty()))

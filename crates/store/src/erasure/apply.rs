@@ -1,7 +1,7 @@
 //! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
 //! lost something has an event.
 
-use super::plan::{AT_ONCE, EraseTarget, Group, InSession, Plan, ReachedMessage, groups, plan, sizes};
+use super::plan::{AT_ONCE, EraseTarget, Plan, ReachedGroup, ReachedMessage, SessionReach, groups, plan, sizes};
 use super::rows::{self, MessageLoss, OpenedRevisions, Sizes};
 use super::session;
 use super::steps::{self, BegunErasure};
@@ -108,7 +108,7 @@ impl Erasure {
     /// Adds that of another session, made later.
     pub fn add(&mut self, other: &Self) {
         self.row = self.row.max(other.row);
-        self.sizes = self.sizes.with(other.sizes);
+        self.sizes = self.sizes.with_session(other.sizes);
         self.existed &= other.existed;
     }
 
@@ -138,8 +138,8 @@ pub(crate) fn preview(
 ) -> Result<(Sizes, bool)> {
     let plan = plan(reader, key, target)?;
     let is_session = *target == EraseTarget::Session;
-    let begun = if is_session { BegunErasure::find(reader.conn, key)? } else { None };
-    let drafts = Drafts::of(reader, secrets, &plan)?;
+    let begun = if is_session { BegunErasure::load(reader.conn, key)? } else { None };
+    let drafts = Drafts::read(reader, secrets, &plan)?;
     let is_over = match is_session {
         true => begun.is_none() && Head::load(reader.conn, key)?.state == SessionState::Erased,
         false => is_gone(reader, &plan, &drafts)?,
@@ -159,7 +159,7 @@ pub(crate) fn preview(
 struct Drafts(HashMap<i64, Vec<EncodedPart>>);
 
 impl Drafts {
-    fn of(reader: &mut Reader<'_>, secrets: &Secrets, plan: &Plan) -> Result<Self> {
+    fn read(reader: &mut Reader<'_>, secrets: &Secrets, plan: &Plan) -> Result<Self> {
         let mut drafts = HashMap::new();
         let owners: BTreeSet<i64> = plan.messages.keys().map(|(owner, _)| *owner).collect();
         let mut open = BTreeSet::new();
@@ -181,8 +181,8 @@ impl Drafts {
     }
 
     /// What the messages of a group would lose.
-    fn losing(&self, reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<MessageLoss>> {
-        let mut all = rows::losing_all(reader, group)?;
+    fn message_losses(&self, reader: &mut Reader<'_>, group: &ReachedGroup<'_>) -> Result<Vec<MessageLoss>> {
+        let mut all = rows::message_losses(reader, group)?;
         for (losing, (_, reached)) in all.iter_mut().zip(group) {
             self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
         }
@@ -192,14 +192,14 @@ impl Drafts {
 
 /// True if what was named has nothing to lose. What was derived from it since has nothing of it.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
-    let written: Group<'_> = plan.written().collect();
+    let written: ReachedGroup<'_> = plan.written_messages().collect();
     // Most often the first one has something.
     let first = written.iter().take(1).copied().collect();
-    if drafts.losing(reader, &first)?.iter().any(|losing| !losing.is_empty()) {
+    if drafts.message_losses(reader, &first)?.iter().any(|losing| !losing.is_empty()) {
         return Ok(false);
     }
     for group in groups(reader, written.into_iter().skip(1))? {
-        if drafts.losing(reader, &group)?.iter().any(|losing| !losing.is_empty()) {
+        if drafts.message_losses(reader, &group)?.iter().any(|losing| !losing.is_empty()) {
             return Ok(false);
         }
     }
@@ -216,7 +216,7 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Size
     let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     for group in plan.groups(reader)? {
-        let all = drafts.losing(reader, &group)?;
+        let all = drafts.message_losses(reader, &group)?;
         let blobs = all.iter().zip(&group).flat_map(|(losing, ((key, _), reached))| {
             losing.blobs().into_iter().map(|hash| values![*key, reached.id.0.as_bytes().to_vec(), hash])
         });
@@ -267,8 +267,8 @@ impl Erase {
         // What others wrote in the same transaction goes as well.
         tx.flush_with_heads()?;
         match self.target {
-            EraseTarget::Session => match BegunErasure::find(tx.conn, key)? {
-                Some(begun) => self.step(tx, begun),
+            EraseTarget::Session => match BegunErasure::load(tx.conn, key)? {
+                Some(begun) => self.make_step(tx, begun),
                 None => self.begin(tx),
             },
             EraseTarget::Messages(_) | EraseTarget::Part(_) => self.at_once(tx).map(Progress::Ended),
@@ -301,21 +301,21 @@ impl Erase {
         tx.flush_with_heads()?;
         let next = tx.loaded(key)?.fork_revision.unwrap_or(0) + 1;
         let (caller, reason) = (Requester { epoch: None, ..self.caller.clone() }, self.reason.clone());
-        self.step(tx, BegunErasure { next, caller, reason, sizes: Sizes::default() })
+        self.make_step(tx, BegunErasure { next, caller, reason, sizes: Sizes::default() })
     }
 
     /// Makes a step of the erasure of a session on behalf of whoever began it.
-    fn step(&self, tx: &mut Tx<'_>, begun: BegunErasure) -> Result<Progress> {
+    fn make_step(&self, tx: &mut Tx<'_>, begun: BegunErasure) -> Result<Progress> {
         let key = self.session.0;
         let last = tx.loaded(key)?.revision;
         let mut reader = Reader::new(tx.conn);
-        let step = begun.step(&mut reader, key, last)?;
-        let plan = super::plan::step(&mut reader, key, step)?;
+        let step = begun.next_step(&mut reader, key, last)?;
+        let plan = super::plan::plan_step(&mut reader, key, step)?;
         let BegunErasure { caller, reason, sizes, .. } = begun;
         // The answer is kept at the end.
         let of_step = if step.is_last { caller.clone() } else { Requester { request: None, ..caller.clone() } };
         let erase = Self { caller: of_step, reason: reason.clone(), ..self.clone() };
-        let mut erased = erase.take(tx, &plan)?;
+        let mut erased = erase.erase_plan(tx, &plan)?;
         erased.sizes = Sizes { forks: erased.sizes.forks, ..erased.sizes + sizes };
         if step.is_last {
             steps::end(tx.conn, key)?;
@@ -345,12 +345,12 @@ impl Erase {
                 return self.existing(tx, Some(&plan));
             }
         }
-        let erased = self.take(tx, &plan)?;
+        let erased = self.erase_plan(tx, &plan)?;
         insert(tx, &plan, erased)
     }
 
     /// Takes what a plan reaches, with an event in each session.
-    fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<EndedErasure> {
+    fn erase_plan(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<EndedErasure> {
         let key = self.session.0;
         let sizes = measure(&mut Reader::new(tx.conn), plan, &Drafts::default())?;
         let mut erasures = HashMap::new();
@@ -360,7 +360,7 @@ impl Erase {
         // What it reaches is of one tenant.
         let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
         let mut opened = OpenedRevisions::new(tx.conn, receipts, erasures);
-        let lost = take(tx, &mut opened, plan)?;
+        let lost = erase_content(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
         for (session, reached) in &plan.sessions {
@@ -418,7 +418,7 @@ impl Erase {
         tx: &mut Tx<'_>,
         opened: &OpenedRevisions<'_>,
         plan: &Plan,
-        (key, reached): (i64, &InSession),
+        (key, reached): (i64, &SessionReach),
         lost: &StrippedMessages,
     ) -> Result<(Revision, Seq)> {
         let at = tx.next_revision(key)?;
@@ -468,9 +468,9 @@ fn earlier(reader: &mut Reader<'_>, session: i64, plan: Option<&Plan>) -> Result
         None => (session, tombstones::newest_of_session(reader, session)?.map(|at| (at, at))),
         Some(plan) => {
             let mut newest = None;
-            let written = plan.written().map(|((_, revision), _)| *revision);
+            let written = plan.written_messages().map(|((_, revision), _)| *revision);
             tombstones::read_ahead(reader.conn, plan.owner, written)?;
-            for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
+            for ((_, revision), _) in plan.written_messages().filter(|((key, _), _)| *key == plan.owner) {
                 let at = tombstones::newest(reader, plan.owner, *revision)?;
                 newest = newest.max(at.map(|at| (at, *revision)));
             }
@@ -496,7 +496,7 @@ fn open(tx: &mut Tx<'_>, plan: &Plan) -> Result<Vec<(i64, MessageId, i64)>> {
     for ((key, _), reached) in &plan.messages {
         if tx.head(*key)?.open.contains_key(&reached.id.0)
             && (engine::scalar(HAS_DRAFTS).bind(reached.row).one(tx.conn)?
-                || !rows::losing(&mut Reader::new(tx.conn), reached)?.is_empty())
+                || !rows::message_loss(&mut Reader::new(tx.conn), reached)?.is_empty())
         {
             open.push((*key, reached.id, reached.row));
         }
@@ -514,7 +514,7 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
     if bytes <= 2 * limits::ERASE_MESSAGES_BYTES_MAX {
         bytes = 0;
         for group in plan.groups(reader)? {
-            bytes += rows::losing_all(reader, &group)?.iter().map(|losing| losing.bytes).sum::<i64>();
+            bytes += rows::message_losses(reader, &group)?.iter().map(|losing| losing.bytes).sum::<i64>();
         }
     }
     if bytes > limits::ERASE_MESSAGES_BYTES_MAX {
@@ -528,11 +528,11 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
 type StrippedMessages = Vec<((i64, Revision), ErasedMessage)>;
 
 /// Takes the content of everything that the plan names.
-fn take(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<StrippedMessages> {
+fn erase_content(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<StrippedMessages> {
     let mut lost = Vec::new();
     let mut owners = BTreeSet::new();
     for group in plan.groups(&mut Reader::new(tx.conn))? {
-        let all = rows::losing_all(&mut Reader::new(tx.conn), &group)?;
+        let all = rows::message_losses(&mut Reader::new(tx.conn), &group)?;
         rows::read_ahead(tx.conn, &group)?;
         for (losing, (place, reached)) in all.into_iter().zip(group) {
             let is_of_session = plan.is_of_session(*place);
@@ -580,7 +580,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Resul
 /// The messages of a session's history among those that lost content.
 fn in_session(tx: &mut Tx<'_>, key: i64, lost: &StrippedMessages) -> Result<Vec<ErasedMessage>> {
     let mut reader = Reader::new(tx.conn);
-    let segments = ancestry::by_key(&mut reader, key)?.all(&mut reader)?;
+    let segments = ancestry::by_key(&mut reader, key)?.all_segments(&mut reader)?;
     let has = |owner: i64, revision: Revision| {
         let segment = segments.iter().map(|(segment, _)| segment).rfind(|segment| segment.first <= revision);
         segment.is_some_and(|segment| segment.owner == owner && segment.end.includes(revision))

@@ -88,7 +88,7 @@ impl ReachedMessage {
 
 /// What an erasure does in one session.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InSession {
+pub(crate) struct SessionReach {
     /// Revisions of the messages of its history that lose content, also of inherited ones; sorted and disjoint.
     pub(crate) ranges: Vec<RevisionRange>,
     /// The marks of the summaries that are void.
@@ -118,22 +118,22 @@ pub(crate) struct Plan {
     /// What of a session goes now; none for a message or a part.
     pub(crate) step: Option<EraseStep>,
     /// Sessions by key: the owner, and those that share rows with it.
-    pub(crate) sessions: BTreeMap<i64, InSession>,
+    pub(crate) sessions: BTreeMap<i64, SessionReach>,
     /// Messages by the session that owns their rows and their revision.
     pub(crate) messages: BTreeMap<(i64, Revision), ReachedMessage>,
 }
 
 /// Some messages of a plan.
-pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p ReachedMessage)>;
+pub(super) type ReachedGroup<'p> = Vec<(&'p (i64, Revision), &'p ReachedMessage)>;
 
 /// Messages in groups whose parts have few bytes together.
 pub(super) fn groups<'p>(
     reader: &mut Reader<'_>,
     messages: impl Iterator<Item = (&'p (i64, Revision), &'p ReachedMessage)>,
-) -> Result<Vec<Group<'p>>> {
+) -> Result<Vec<ReachedGroup<'p>>> {
     let messages: Vec<_> = messages.collect();
     let sizes = sizes(reader, messages.iter().map(|(_, reached)| reached.row))?;
-    let (mut groups, mut group, mut bytes) = (Vec::new(), Group::new(), 0);
+    let (mut groups, mut group, mut bytes) = (Vec::new(), ReachedGroup::new(), 0);
     for message in messages {
         let size = sizes.get(&message.1.row).copied().unwrap_or_default();
         if group.len() >= AT_ONCE || !group.is_empty() && bytes + size > AT_ONCE_BYTES {
@@ -173,7 +173,7 @@ pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> R
 }
 
 /// The same for a step of the erasure of a session. The last one reaches what shares any of the session.
-pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: EraseStep) -> Result<Plan> {
+pub(super) fn plan_step(reader: &mut Reader<'_>, key: i64, step: EraseStep) -> Result<Plan> {
     let mut start = whole_session(&ancestry::by_key(reader, key)?);
     if !step.is_last {
         start.positions = vec![step.range];
@@ -181,8 +181,8 @@ pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: EraseStep) -> Result
     complete(reader, ErasedTarget::Session, start, Some(step))
 }
 
-fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<EraseStep>) -> Result<Plan> {
-    let Start { owner, named, part, positions, replaced } = start;
+fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: EraseStart, step: Option<EraseStep>) -> Result<Plan> {
+    let EraseStart { owner, named, part, positions, replaced } = start;
     let owner_id = ancestry::public_id(reader.conn, owner)?;
     let (sessions, messages) = (BTreeMap::new(), BTreeMap::new());
     let mut plan = Plan { kind, owner, owner_id, named, part, step, sessions, messages };
@@ -207,7 +207,7 @@ fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Opt
 }
 
 /// What was named: whose rows it is, and at which revisions.
-struct Start {
+struct EraseStart {
     owner: i64,
     named: Vec<MessageId>,
     /// Of the message; none for all of it.
@@ -217,22 +217,22 @@ struct Start {
     replaced: Vec<RevisionRange>,
 }
 
-fn whole_session(ancestry: &Ancestry) -> Start {
+fn whole_session(ancestry: &Ancestry) -> EraseStart {
     let first = ancestry.fork_revision.unwrap_or(0) + 1;
     let positions = vec![RevisionRange { first, last: ancestry.revision }];
-    Start { owner: ancestry.key, named: Vec::new(), part: None, positions, replaced: Vec::new() }
+    EraseStart { owner: ancestry.key, named: Vec::new(), part: None, positions, replaced: Vec::new() }
 }
 
 /// Messages with everything that replaced them in their own session; a record with its other versions.
-fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Start> {
-    let marks = Marks::new(marks::all(reader, ancestry)?);
+fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<EraseStart> {
+    let marks = Marks::new(marks::read_all(reader, ancestry)?);
     let (mut owners, mut named, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     read_named_ahead(reader.conn, ancestry, ids)?;
     let found = ids.iter().map(|id| messages::named(reader, ancestry, id));
     let found: Vec<_> = found.collect::<Result<_>>()?;
     let is_record = |message: &&Message| message.kind == MessageKind::Record;
     let records = found.iter().filter(is_record).filter_map(|message| message.client_id.clone());
-    let of_records: Vec<_> = records.map(|client_id| values![ancestry.own().owner, client_id]).collect();
+    let of_records: Vec<_> = records.map(|client_id| values![ancestry.own_segment().owner, client_id]).collect();
     reader.conn.read_ahead(VERSIONS, &of_records)?;
     for message in found {
         let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
@@ -252,14 +252,14 @@ fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Res
     if let Some((_, other)) = owners.iter().zip(ids).find(|(other, _)| **other != owner) {
         return Err(Error::SeveralSessions { id: other.clone() });
     }
-    Ok(Start { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
+    Ok(EraseStart { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
 }
 
 /// Reads at once the messages with these ids or clients' ids, of those that are no ancestor's.
 fn read_named_ahead(conn: &Connection, ancestry: &Ancestry, ids: &[String]) -> Result<()> {
     let newest = AsOf::Newest.last();
     let (mut by_id, mut by_client) = (Vec::new(), Vec::new());
-    let own = ancestry.own();
+    let own = ancestry.own_segment();
     for id in ids {
         match id.parse::<MessageId>() {
             Ok(id) => by_id.push(values![newest, id.0.as_bytes().to_vec(), ancestry.key]),
@@ -271,16 +271,16 @@ fn read_named_ahead(conn: &Connection, ancestry: &Ancestry, ids: &[String]) -> R
 }
 
 /// A part. What summaries say of it counts by the position of its message.
-fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<Start> {
+fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<EraseStart> {
     let id = part.to_string();
     let message = messages::named(reader, ancestry, &id)?;
     let owner = ancestry.owner_at(reader, message.revision)?.owner;
     let mut replaced = Vec::new();
     if matches!(message.kind, MessageKind::Edit | MessageKind::Replay) {
-        replaced.push(point(Marks::new(marks::all(reader, ancestry)?).position(message.revision).first));
+        replaced.push(point(Marks::new(marks::read_all(reader, ancestry)?).position(message.revision).first));
     }
     let (named, positions) = (vec![message.id], vec![point(message.revision)]);
-    Ok(Start { owner, named, part: Some(part), positions, replaced })
+    Ok(EraseStart { owner, named, part: Some(part), positions, replaced })
 }
 
 fn of_ranges(key: i64, ranges: &[RevisionRange]) -> Vec<Vec<Parameter<'static>>> {
@@ -299,7 +299,7 @@ fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
 
 impl Plan {
     /// The messages, in groups that are read and changed at once.
-    pub(super) fn groups(&self, reader: &mut Reader<'_>) -> Result<Vec<Group<'_>>> {
+    pub(super) fn groups(&self, reader: &mut Reader<'_>) -> Result<Vec<ReachedGroup<'_>>> {
         groups(reader, self.messages.iter())
     }
 
@@ -309,7 +309,7 @@ impl Plan {
     }
 
     /// The messages that were named or that clients wrote, without what else was derived from them.
-    pub(super) fn written(&self) -> impl Iterator<Item = (&(i64, Revision), &ReachedMessage)> {
+    pub(super) fn written_messages(&self) -> impl Iterator<Item = (&(i64, Revision), &ReachedMessage)> {
         self.messages.iter().filter(|(_, reached)| !reached.is_derived || self.named.contains(&reached.id))
     }
 
@@ -346,11 +346,11 @@ impl Plan {
     }
 
     /// Adds what a session has from messages that lose content: what replaced them, and summaries of them.
-    fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<InSession> {
+    fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<SessionReach> {
         let ancestry = ancestry::by_key(reader, key)?;
-        let mut found = InSession { ranges, void: BTreeSet::new() };
+        let mut found = SessionReach { ranges, void: BTreeSet::new() };
         // What is derived is younger than what it is derived from, and its mark younger than both.
-        for mark in marks::all(reader, &ancestry)? {
+        for mark in marks::read_all(reader, &ancestry)? {
             let mut derived = derived(&mark, &found.ranges, self.kind);
             if let MarkBody::Compacted(compacted) = &mark.body {
                 if derived.is_empty() && !found.void.is_empty() && goes_on(reader, &ancestry, compacted, &found)? {
@@ -376,7 +376,12 @@ impl Plan {
 
 /// True if a summary was written from a view with one that is void, whose text it may repeat. It need not cover that
 /// one's position, which may be in its tail.
-fn goes_on(reader: &mut Reader<'_>, ancestry: &Ancestry, compacted: &CompactedMark, found: &InSession) -> Result<bool> {
+fn goes_on(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    compacted: &CompactedMark,
+    found: &SessionReach,
+) -> Result<bool> {
     let before = layouts::at(reader, ancestry, compacted.base)?.covered;
     Ok(before.is_some_and(|before| found.void.contains(&before.mark)))
 }

@@ -1,7 +1,7 @@
 //! The rows that an erasure changes: each keeps its place, its ids and its kind, and loses its content. A new salt goes
 //! with the new content, so that the old hash stays a hash over a salt that nobody has.
 
-use super::plan::{AT_ONCE, Group, ReachedMessage};
+use super::plan::{AT_ONCE, ReachedGroup, ReachedMessage};
 use crate::engine::words;
 use crate::engine::{self, Connection, List, Parameter, Reader, Row, values};
 use crate::error::{Error, Result};
@@ -120,7 +120,7 @@ pub struct Sizes {
 impl Sizes {
     /// With those of another session.
     #[must_use]
-    pub fn with(self, other: Self) -> Self {
+    pub fn with_session(self, other: Self) -> Self {
         Self { forks: self.forks + other.forks, ..self + other }
     }
 }
@@ -214,7 +214,7 @@ impl MessageLoss {
 }
 
 /// Reads at once what the messages of a group lose.
-pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<MessageLoss>> {
+pub(super) fn message_losses(reader: &mut Reader<'_>, group: &ReachedGroup<'_>) -> Result<Vec<MessageLoss>> {
     let conn = reader.conn;
     let keys: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
     if conn.reads_ahead() && group.len() > 1 {
@@ -227,7 +227,8 @@ pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<V
         conn.read_ahead(PARTS, &keys)?;
         conn.read_ahead(messages::BLOB, &blobs)?;
     }
-    let mut all: Vec<MessageLoss> = group.iter().map(|(_, reached)| read(reader, reached)).collect::<Result<_>>()?;
+    let mut all: Vec<MessageLoss> =
+        group.iter().map(|(_, reached)| read_loss(reader, reached)).collect::<Result<_>>()?;
     let media = all.iter().flat_map(|losing| losing.media.iter().map(|hash| (hash.clone(), losing.session)));
     let media: BTreeSet<(Vec<u8>, i64)> = media.collect();
     let mut lengths = HashMap::new();
@@ -247,7 +248,7 @@ pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<V
 }
 
 /// Reads at once what is read besides to take the content of a group.
-pub(super) fn read_ahead(conn: &Connection, group: &Group<'_>) -> Result<()> {
+pub(super) fn read_ahead(conn: &Connection, group: &ReachedGroup<'_>) -> Result<()> {
     let rows: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
     conn.read_ahead(PRUNED, &rows)?;
     let prompts = group.iter().map(|((key, _), reached)| values![*key, reached.id.0.as_bytes().as_slice()]);
@@ -255,13 +256,13 @@ pub(super) fn read_ahead(conn: &Connection, group: &Group<'_>) -> Result<()> {
 }
 
 /// Reads what a message loses.
-pub(super) fn losing(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
+pub(super) fn message_loss(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
     let place = (0, 0);
-    let lost = losing_all(reader, &vec![(&place, reached)])?.pop();
+    let lost = message_losses(reader, &vec![(&place, reached)])?.pop();
     lost.ok_or(Error::Bug("a message is no group"))
 }
 
-fn read(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
+fn read_loss(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
     let row = reader.one(engine::query(MESSAGE).bind(reached.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     let in_row = row.get::<Option<&[u8]>>(7)?.map(codec::decode_parts).transpose()?;

@@ -44,7 +44,7 @@ pub(super) struct BegunErasure {
 
 impl BegunErasure {
     /// The erasure that has begun in a session.
-    pub(super) fn find(conn: &Connection, key: i64) -> Result<Option<Self>> {
+    pub(super) fn load(conn: &Connection, key: i64) -> Result<Option<Self>> {
         let Some(row) = Reader::new(conn).one(engine::query(BEGUN).bind(key))? else { return Ok(None) };
         let actor = row.get(1)?;
         let caller = match (row.get::<Option<String>>(2)?, row.get::<Option<&[u8]>>(3)?) {
@@ -82,7 +82,7 @@ impl BegunErasure {
     }
 
     /// The next step. `last` is the session's newest revision.
-    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
+    pub(super) fn next_step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
         let most = self.next.saturating_add(limits::ERASE_STEP_REVISIONS - 1);
         let mut range = RevisionRange { first: self.next, last: most.min(last) };
         let mut bytes = 0;
@@ -108,7 +108,7 @@ pub(crate) fn is_begun(reader: &mut Reader<'_>, key: i64) -> Result<bool> {
 }
 
 /// The sessions whose erasure has begun and has not ended.
-pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
+pub(crate) fn begun_sessions(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
     reader.all(engine::query(ALL))?.iter().map(|row| row.get(0).map(SessionKey)).collect()
 }
 
@@ -116,16 +116,16 @@ pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
 pub(crate) type ErasingSessions = Mutex<Vec<SessionKey>>;
 
 /// Somebody is at an erasure in a session.
-pub(crate) struct AtWork<'e>(&'e ErasingSessions, SessionKey);
+pub(crate) struct EraseGuard<'e>(&'e ErasingSessions, SessionKey);
 
-impl<'e> AtWork<'e> {
+impl<'e> EraseGuard<'e> {
     pub(crate) fn new(erasing: &'e ErasingSessions, session: SessionKey) -> Self {
         erasing.lock().unwrap_or_else(PoisonError::into_inner).push(session);
         Self(erasing, session)
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for EraseGuard<'_> {
     fn drop(&mut self) {
         let mut erasing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(position) = erasing.iter().position(|session| *session == self.1) {

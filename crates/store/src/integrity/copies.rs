@@ -70,7 +70,7 @@ impl Interrupt {
     }
 
     /// The interrupt of the statement that a connection runs; the connection runs no statement after that.
-    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+    pub(crate) fn for_connection(conn: &Connection) -> Result<Self> {
         let (interrupt, is_ended) = Self::new();
         conn.interrupt_when(is_ended)?;
         Ok(interrupt)
@@ -113,7 +113,7 @@ pub(crate) async fn check(path: &Path, progress: OnProgress<'_>) -> Result<Check
 async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(CheckedChains, Seq)> {
     progress(CopyProgress::Checking);
     let conn = connect(path)?;
-    let interrupt = Interrupt::of(&conn)?;
+    let interrupt = Interrupt::for_connection(&conn)?;
     let head_seq = blocking(move || check_pages(&conn)).await?;
     drop(interrupt);
     let checked = verify(&readers(path)?, head_seq, progress).await?;

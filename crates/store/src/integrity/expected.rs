@@ -57,7 +57,7 @@ impl ExpectedRows {
     }
 
     /// The key of the session and the revision of a message.
-    pub(super) fn place(&self, message: MessageId) -> Option<RevisionKey> {
+    pub(super) fn revision_key(&self, message: MessageId) -> Option<RevisionKey> {
         self.places.get(&message).map(|(place, _)| *place)
     }
 

@@ -257,7 +257,7 @@ impl Export<'_> {
             ids.extend(row.get(0).ok().zip(id.ok().map(SessionId)));
         };
         let survey = survey::survey(self.conn, &SESSIONS, self.rows_max, &mut |_| {}, &mut of_index);
-        for key in survey.all() {
+        for key in survey.all_rows() {
             self.session(key)?;
         }
         self.record_unread("session", &survey)
@@ -310,7 +310,7 @@ impl Export<'_> {
             self.record_lost("event", seq, place, &error)?;
         }
         self.record_unread("event", &survey)?;
-        Ok(survey.all())
+        Ok(survey.all_rows())
     }
 
     fn messages(&mut self) -> Result<()> {
@@ -321,7 +321,7 @@ impl Export<'_> {
         };
         let survey = survey::survey(self.conn, &MESSAGES, self.rows_max, &mut |_| {}, &mut of_index);
         let mut failed = Vec::new();
-        for row in survey.all() {
+        for row in survey.all_rows() {
             let expected = &self.expected;
             let parts_of = |message: &Message| expected.parts_of(message.id);
             match rescue::message(&mut Reader::new(self.conn), row, &parts_of) {
@@ -440,7 +440,7 @@ impl Export<'_> {
         let mut messages: Vec<_> = std::mem::take(&mut self.messages).into_iter().collect();
         messages.sort_unstable_by_key(|(_, emitted)| emitted.place);
         for (id, EmittedMessage { place, parts }) in messages {
-            let Some(wanted) = self.expected.place(id) else {
+            let Some(wanted) = self.expected.revision_key(id) else {
                 if !self.is_named(place) {
                     self.record_doubt("message", id.to_string(), place, "the log does not have it".to_owned())?;
                 }

@@ -37,7 +37,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// The rows of the table and of the index.
-    pub(super) fn all(&self) -> BTreeSet<i64> {
+    pub(super) fn all_rows(&self) -> BTreeSet<i64> {
         self.found.union(&self.indexed).copied().collect()
     }
 }

@@ -250,7 +250,7 @@ impl SessionCheck {
         }
     }
 
-    fn find(&mut self, revision: Revision, message: impl Into<String>) {
+    fn add_finding(&mut self, revision: Revision, message: impl Into<String>) {
         let message = message.into();
         self.findings.push(Finding { session: self.id, revision, message });
     }
@@ -294,7 +294,7 @@ impl SessionCheck {
             }
             let at: Revision = event.get(1)?;
             if at != revision + 1 {
-                self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
+                self.add_finding(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
             }
             revision = at;
             self.events += 1;
@@ -313,13 +313,13 @@ impl SessionCheck {
     pub(super) fn start(&mut self, reader: &mut Reader<'_>, row: &Row) -> Result<(Revision, Vec<u8>)> {
         match codec::uuid(row.get(0)?) {
             Ok(id) => self.id = Some(SessionId(id)),
-            Err(error) => self.find(0, error.to_string()),
+            Err(error) => self.add_finding(0, error.to_string()),
         }
         let Some(fork) = row.get::<Option<Revision>>(4)? else { return Ok((0, chain::GENESIS.to_vec())) };
         match self.parent_hash(reader, row.get(13)?, fork) {
             Ok(hash) => Ok((fork, hash)),
             Err(error) => {
-                self.find(fork, format!("what the fork starts from cannot be read: {error}"));
+                self.add_finding(fork, format!("what the fork starts from cannot be read: {error}"));
                 Ok((fork, chain::GENESIS.to_vec()))
             }
         }
@@ -333,7 +333,7 @@ impl SessionCheck {
     ) -> Result<BTreeMap<Revision, TombstoneCommitment>> {
         match tombstones::of_page(reader, self.key, first, last) {
             Err(error @ Error::Corrupt { .. }) => {
-                self.find(first, format!("the tombstones from here on cannot be read: {error}"));
+                self.add_finding(first, format!("the tombstones from here on cannot be read: {error}"));
                 Ok(BTreeMap::new())
             }
             found => found,
@@ -363,7 +363,7 @@ impl SessionCheck {
             None => (&digest, &stored),
         };
         if hash(row, before)?.as_slice() != link || row.get::<i64>(10)? != self.key {
-            self.find(revision, "the event was altered, or the one before it");
+            self.add_finding(revision, "the event was altered, or the one before it");
         }
         self.event_fields.update_time = row.get(4)?;
         if self.event_fields.actor.is_none() {
@@ -380,8 +380,8 @@ impl SessionCheck {
         };
         match rows {
             Ok(found) if found.finish().as_slice() == digest.as_slice() => {}
-            Ok(_) => self.find(revision, "the rows of this revision were altered, dropped or inserted"),
-            Err(error) => self.find(revision, format!("the rows of this revision cannot be read: {error}")),
+            Ok(_) => self.add_finding(revision, "the rows of this revision were altered, dropped or inserted"),
+            Err(error) => self.add_finding(revision, format!("the rows of this revision cannot be read: {error}")),
         }
         Ok(stored)
     }
@@ -636,12 +636,12 @@ impl SessionCheck {
             && usage_totals(row)? == self.event_fields.usage
             && origin_times(row)? == self.event_fields.origin
             && Location { project: row.get(19)?, directory: row.get(20)? }
-                == Location::of(self.event_fields.metadata_json.as_deref());
+                == Location::from_metadata(self.event_fields.metadata_json.as_deref());
         if !same {
-            self.find(revision, "the session's row does not match its events");
+            self.add_finding(revision, "the session's row does not match its events");
         }
         if row.get::<Revision>(10)? != revision || row.get::<Vec<u8>>(11)? != hash {
-            self.find(revision, "the session's head is not where its events end");
+            self.add_finding(revision, "the session's head is not where its events end");
         }
         Ok(())
     }
@@ -649,7 +649,7 @@ impl SessionCheck {
     /// Reports rows that no event accounts for.
     fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
         if !labels::of_session(reader, self.key)?.iter().eq(&self.event_fields.labels) {
-            self.find(revision, "the session's labels are not those of its events");
+            self.add_finding(revision, "the session's labels are not those of its events");
         }
         let Some(row) = reader.one(engine::query(COUNTS).bind(self.key))? else { return Ok(()) };
         let there = RowCounts {
@@ -665,7 +665,7 @@ impl SessionCheck {
             tombstones: row.get(15)?,
         };
         if there != self.accounted {
-            self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
+            self.add_finding(revision, "there are rows that no event accounts for, or fewer than events account for");
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(crate) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
         let newest = newest.to_iso_8601();
         tracing::warn!(newest, "the newest event is ahead of the system's clock: times go on from there");
     }
-    let dating = clock_segments::all(&mut Reader::new(conn))?;
+    let dating = clock_segments::read_dating(&mut Reader::new(conn))?;
     let last = dating.segments().last();
     let known = last.map_or(newest, |last| last.event_end().max(newest));
     // Behind it: an event of the same time would be dated with what was before the daemon was off.

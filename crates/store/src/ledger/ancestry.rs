@@ -127,14 +127,14 @@ impl Ancestry {
     }
 
     /// The segment of its own rows.
-    pub(crate) fn own(&self) -> Segment {
+    pub(crate) fn own_segment(&self) -> Segment {
         let first = self.fork_revision.map_or(0, |fork| fork + 1);
         Segment { owner: self.key, first, end: AsOf::Newest }
     }
 
     /// The first segment with messages that ends at `revision` or later.
     pub(crate) fn segment_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(own);
         }
@@ -144,7 +144,7 @@ impl Ancestry {
 
     /// The last segment with messages that begins at `revision` or before.
     pub(crate) fn segment_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Segment>> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(Some(own));
         }
@@ -161,7 +161,7 @@ impl Ancestry {
 
     /// The segment of the event at `revision`.
     pub(crate) fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(own);
         }
@@ -170,14 +170,14 @@ impl Ancestry {
     }
 
     /// All segments, oldest first, including those without messages (false); the last is the session's own.
-    pub(crate) fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
+    pub(crate) fn all_segments(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
         let mut segments = Vec::new();
         if self.fork_revision.is_some() {
             for row in reader.all(engine::query(SEGMENTS).bind(self.key))? {
                 segments.push((segment(&row)?, row.get(3)?));
             }
         }
-        segments.push((self.own(), true));
+        segments.push((self.own_segment(), true));
         Ok(segments)
     }
 

@@ -514,7 +514,7 @@ impl AppendParts {
                     (id, input, original.body)
                 }
                 AppendPart::Draft(end) => {
-                    let draft = match end.find(tx, &drafts, &closed, &existing_parts)? {
+                    let draft = match end.find_draft(tx, &drafts, &closed, &existing_parts)? {
                         NamedDraft::Open(draft) => draft,
                         NamedDraft::Closed(part) => {
                             receipt.existed_count += 1;

@@ -230,7 +230,7 @@ pub(crate) fn restored(conn: &Connection, key: i64, now: Timestamp) -> Result<()
 }
 
 /// The earliest time at which a default holds.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_default(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }
@@ -238,10 +238,10 @@ pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
 /// An approval with its row.
 fn from_row(row: &Row) -> Result<(i64, Approval)> {
     let id = ApprovalId(codec::uuid(row.get("public_id")?)?);
-    Ok((row.get("id")?, read(row, id).map_err(|error| error.in_row(id))?))
+    Ok((row.get("id")?, approval_from_row(row, id).map_err(|error| error.in_row(id))?))
 }
 
-fn read(row: &Row, id: ApprovalId) -> Result<Approval> {
+fn approval_from_row(row: &Row, id: ApprovalId) -> Result<Approval> {
     let question = codec::decode_question(codec::without_check("approval", row.get("question")?)?)?;
     let end = match row.get::<Option<i32>>("end_reason")? {
         None => None,

@@ -57,7 +57,7 @@ pub(crate) fn page(
         Order::OldestFirst => end.as_str(),
         Order::NewestFirst => prefix,
     };
-    let (classes, mut budget) = (messages::classes(page), Budget::of(limits::PAGE_BYTES_MAX));
+    let (classes, mut budget) = (messages::classes(page), Budget::new(limits::PAGE_BYTES_MAX));
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let (mut found, mut looked) = (Vec::new(), 0);
     loop {
@@ -104,7 +104,7 @@ fn rows(
         Order::NewestFirst => BACKWARD,
     };
     let mut found = Vec::new();
-    for (segment, has_messages) in ancestry.all(reader)? {
+    for (segment, has_messages) in ancestry.all_segments(reader)? {
         let (last, seen) = (segment.last_to(at), segment.end.min(AsOf::At(at)));
         if !has_messages || segment.first > last {
             continue;

@@ -157,7 +157,7 @@ pub(crate) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Requester, next: Optio
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
     let PlannedRange { covered, tail_start } = planned.clone();
     let revision = tx.next_revision(key)?;
-    let marks = marks::of(tx, key)?;
+    let marks = marks::session_marks(tx, key)?;
     let still_applies = match next {
         None => marks.still_applies(base, &covered, tail_start),
         Some(body) => {

@@ -140,7 +140,7 @@ impl Commit {
         let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
             // An erasure of what it quotes has ended the job.
-            if !marks::of(tx, key)?.still_applies(self.claim.base, &summary.covered, summary.tail_start) {
+            if !marks::session_marks(tx, key)?.still_applies(self.claim.base, &summary.covered, summary.tail_start) {
                 return self.supersede(tx, &caller);
             }
         }
@@ -314,7 +314,7 @@ fn refuse_erased(tx: &mut Tx<'_>, key: i64, text: &str) -> Result<()> {
     let salt = tx.secrets.salt();
     let receipts = Receipts::new(salt, tx.loaded(key)?.tenant.clone());
     let digest = codec::digest_of_part(salt, &PartBody::Text(text.to_owned()), None);
-    match erased_content::known(tx.conn, &[receipts.of_summary(&digest)])?.is_empty() {
+    match erased_content::existing_receipts(tx.conn, &[receipts.of_summary(&digest)])?.is_empty() {
         true => Ok(()),
         false => Err(Error::ContentErased),
     }

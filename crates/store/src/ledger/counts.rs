@@ -73,7 +73,7 @@ pub(crate) fn columns(counted: &MessageCounts) -> (i64, Vec<u8>) {
 
 /// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table. They may
 /// be those of content that is erased by now, or was not then.
-pub(crate) fn kept(
+pub(crate) fn stored_counts(
     reader: &mut Reader<'_>,
     counting: &str,
     messages: &[MessageId],

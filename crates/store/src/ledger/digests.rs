@@ -37,7 +37,7 @@ pub(super) fn keep(conn: &Connection, (session, job): (i64, i64), digest: Option
 }
 
 /// The digest of what the summary of a compaction covers; none if none is kept, or it cannot be read.
-pub(crate) fn of(reader: &mut Reader<'_>, compaction: CompactionId) -> Result<Option<String>> {
+pub(crate) fn read(reader: &mut Reader<'_>, compaction: CompactionId) -> Result<Option<String>> {
     let row = reader.one(engine::query(OF).bind(compaction.0.as_bytes().to_vec()))?;
     let packed: Option<Vec<u8>> = row.map(|row| row.get(0)).transpose()?.flatten();
     Ok(packed.and_then(|packed| {

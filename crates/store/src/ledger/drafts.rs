@@ -171,7 +171,7 @@ impl AppendDraft {
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
         let found = match open {
-            Some(row) => self.find(tx, row)?,
+            Some(row) => self.existing_draft(tx, row)?,
             None => None,
         };
         if let Some(found) = &found {
@@ -204,7 +204,7 @@ impl AppendDraft {
     }
 
     /// The draft that the text is for, if it exists.
-    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<ExistingDraft>> {
+    fn existing_draft(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<ExistingDraft>> {
         let NewDraftText { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
             (Some(part), _) => engine::query(SELECT).bind(row).bind(part.number()),
@@ -328,7 +328,7 @@ impl AppendDraft {
         self.check_limits(tx, row, (0, length - was))?;
         let text = match (found.hidden, tx.secrets.rules()) {
             (None, None) => {
-                self.take(tx, length - was)?;
+                self.take_quota(tx, length - was)?;
                 engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
                 let (shown, hits) = (new.to_owned(), Vec::new());
                 return Ok(DraftReceipt { part: found.part, length, added_at: Some(was), shown, hits });
@@ -343,7 +343,7 @@ impl AppendDraft {
             tx.count(self.session.0, -was)?;
         }
         let (Settled { text, hits }, hidden) = settled?;
-        self.take(tx, length - was)?;
+        self.take_quota(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
     }
@@ -365,7 +365,7 @@ impl AppendDraft {
                 self.settle(tx, new, (row, PartId::of(self.message, number), 0), (&self.words.delta, length))?
             }
         };
-        self.take(tx, length)?;
+        self.take_quota(tx, length)?;
         let NewDraftText { client_id, kind, .. } = &self.words;
         let (call_id, tool) = match kind {
             DraftKind::Text | DraftKind::Reasoning => (None, None),
@@ -416,7 +416,7 @@ impl AppendDraft {
     }
 
     /// Takes new text from the tenant's quota, or refuses it.
-    fn take(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
+    fn take_quota(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
         tx.admit_in(self.session.0, bytes)?;
         tx.count(self.session.0, bytes)
     }

@@ -52,7 +52,7 @@ pub(super) fn keep_erased(
         let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
         hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
     }
-    let known = erased_content::known(conn, &hashes.concat().concat())?;
+    let known = erased_content::existing_receipts(conn, &hashes.concat().concat())?;
     if known.is_empty() {
         return Ok(erased);
     }

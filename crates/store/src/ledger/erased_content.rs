@@ -121,7 +121,7 @@ pub(crate) fn add(conn: &Connection, hashes: &[Hash]) -> Result<()> {
 }
 
 /// Those of some hashes that are receipts.
-pub(crate) fn known(conn: &Connection, hashes: &[Hash]) -> Result<HashSet<Vec<u8>>> {
+pub(crate) fn existing_receipts(conn: &Connection, hashes: &[Hash]) -> Result<HashSet<Vec<u8>>> {
     if hashes.is_empty() {
         return Ok(HashSet::new());
     }

@@ -63,10 +63,10 @@ pub(crate) fn has_expired(conn: &Connection, key: i64, at: Revision) -> Result<b
 
 fn from_row(row: &Row) -> Result<(i64, Event)> {
     let seq: Seq = row.get(0)?;
-    read(row, seq).map_err(|error| error.in_row(seq))
+    event_from_row(row, seq).map_err(|error| error.in_row(seq))
 }
 
-fn read(row: &Row, seq: Seq) -> Result<(i64, Event)> {
+fn event_from_row(row: &Row, seq: Seq) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.get(9)?;
     let event = Event {
         seq,
@@ -194,7 +194,7 @@ pub(crate) fn newest(
     let is_unknown = Cell::new(false);
     let admits = |key| {
         let is_seen = |visibility: &Visibility| {
-            memberships.known(visibility, key).unwrap_or_else(|| {
+            memberships.cached_visibility(visibility, key).unwrap_or_else(|| {
                 is_unknown.set(true);
                 false
             })
@@ -276,7 +276,7 @@ pub(crate) fn of_history(
 ) -> Result<(Vec<Event>, Option<ScannedTo>)> {
     let mut events = Vec::new();
     let mut left = limits::EVENTS_SCAN_MAX;
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (from, to) = (first.max(segment.first), segment.last_to(last));
         if from > to {
             continue;

@@ -20,7 +20,11 @@ const TOGETHER: usize = 256;
 
 /// The messages that stand with a message, and itself: those with the results of its calls, those with the calls of its
 /// results, and what stands with these. By their positions, ascending, with the ids of the originals there.
-pub(crate) fn of(tx: &mut Tx<'_>, ancestry: &Ancestry, position: Revision) -> Result<BTreeMap<Revision, MessageId>> {
+pub(crate) fn around(
+    tx: &mut Tx<'_>,
+    ancestry: &Ancestry,
+    position: Revision,
+) -> Result<BTreeMap<Revision, MessageId>> {
     let mut exchange = Exchange { tx, ancestry, found: BTreeMap::new(), to_visit: vec![position] };
     while let Some(position) = exchange.to_visit.pop() {
         if exchange.found.len() < TOGETHER && !exchange.found.contains_key(&position) {
@@ -39,7 +43,7 @@ struct Exchange<'a, 't> {
 
 impl Exchange<'_, '_> {
     fn position(&mut self, revision: Revision) -> Result<Position> {
-        Ok(marks::of(self.tx, self.ancestry.key)?.position(revision))
+        Ok(marks::session_marks(self.tx, self.ancestry.key)?.position(revision))
     }
 
     fn visit(&mut self, position: Revision) -> Result<()> {

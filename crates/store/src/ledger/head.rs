@@ -228,7 +228,7 @@ impl Head {
     /// Writes what is seldom changed to the row.
     pub(crate) fn describe(&mut self, conn: &Connection) -> Result<()> {
         if std::mem::take(&mut self.is_described_anew) {
-            let Location { project, directory } = Location::of(self.metadata_json.as_deref());
+            let Location { project, directory } = Location::from_metadata(self.metadata_json.as_deref());
             let query = engine::query(DESCRIBE).bind(self.key).bind(&self.title).bind(self.metadata_json.as_deref());
             query.bind(project).bind(directory).run(conn)?;
         }

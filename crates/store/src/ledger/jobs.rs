@@ -363,7 +363,8 @@ pub(crate) fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows>
 pub(crate) fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT_WAKE))?;
     let session = row.map(|row| row.get(0).map(Timestamp)).transpose()?;
-    let expiries = [open_messages::next(reader)?, runs::next(reader)?, approvals::next(reader)?];
+    let expiries =
+        [open_messages::next_expiry(reader)?, runs::next_lease_end(reader)?, approvals::next_default(reader)?];
     Ok(session.into_iter().chain(expiries.into_iter().flatten()).min())
 }
 

@@ -109,13 +109,13 @@ pub(super) enum Parts {
 impl FoundMessage {
     /// Reads a row as of `at`: a later seal is ignored.
     pub(super) fn from_row(row: &Row, at: AsOf) -> Result<Self> {
-        Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
+        Self::parse_row(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
             None => error,
         })
     }
 
-    fn read(row: &Row, at: AsOf) -> Result<Self> {
+    fn parse_row(row: &Row, at: AsOf) -> Result<Self> {
         let head = codec::decode_message_head(row.get(9)?)?;
         let sealed: Option<Revision> = row.get(10)?;
         let sealed = sealed.filter(|sealed| at.includes(*sealed));
@@ -228,7 +228,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn of(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { spent: 0, most }
     }
 
@@ -366,7 +366,7 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
         let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
-    for (segment, has_messages) in ancestry.all(reader)?.into_iter().rev() {
+    for (segment, has_messages) in ancestry.all_segments(reader)?.into_iter().rev() {
         if !has_messages {
             continue;
         }
@@ -382,7 +382,7 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
 pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
     let (found, at) = locate(reader, ancestry, id)?;
     let mut found = [found];
-    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
+    fill_parts(reader, &mut found, at, &mut Budget::new(usize::MAX))?;
     let [found] = found;
     Ok(found.message)
 }
@@ -391,7 +391,7 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
 /// first ones as a page has, and at least one. An error if the history does not have one of them.
 pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Vec<Message>> {
     let found: Vec<(FoundMessage, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
-    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut budget = Budget::new(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::with_capacity(found.len());
     for (found, at) in found {
         let mut found = [found];
@@ -408,7 +408,7 @@ pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, M
     let query = engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
     let row = reader.one(query)?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
     let mut found = [FoundMessage::from_row(&row, AsOf::Newest)?];
-    fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
+    fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::new(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
 }
@@ -442,7 +442,7 @@ pub(crate) fn at_revisions(
         }
         remaining = remaining.saturating_sub(found.bytes);
         let mut found = [found];
-        fill_parts(reader, &mut found, AsOf::At(at), &mut Budget::of(usize::MAX))?;
+        fill_parts(reader, &mut found, AsOf::At(at), &mut Budget::new(usize::MAX))?;
         messages.extend(found.map(|found| found.message));
     }
     Ok(messages)
@@ -586,7 +586,7 @@ pub(crate) fn page(
         Order::OldestFirst => (page.from.unwrap_or(0), at),
         Order::NewestFirst => (0, page.from.map_or(at, |from| from.min(at))),
     };
-    let (messages, next) = page_of(reader, ancestry, page, range, at, &mut Budget::of(limits::PAGE_BYTES_MAX))?;
+    let (messages, next) = page_of(reader, ancestry, page, range, at, &mut Budget::new(limits::PAGE_BYTES_MAX))?;
     Ok((messages, next, at))
 }
 
@@ -599,7 +599,7 @@ pub(crate) fn page_of_ranges(
     from: Revision,
     (limit, derived): (i64, bool),
 ) -> Result<(Vec<Message>, Option<Revision>)> {
-    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut budget = Budget::new(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::new();
     for range in ranges.iter().filter(|range| range.last >= from) {
         let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
@@ -697,7 +697,7 @@ pub(crate) fn sources(
     bytes_max: usize,
 ) -> Result<Vec<SourceMessage>> {
     let mut sources = Vec::new();
-    let mut budget = Budget::of(bytes_max);
+    let mut budget = Budget::new(bytes_max);
     for span in &layout.spans {
         match *span {
             Span::Placed { revision, placement } => {

@@ -151,7 +151,7 @@ impl DraftEnd {
     ///
     /// `NotFound` if no draft and no part has the name, or the draft is among those that close already; `ClientIdReused`
     /// if the part differs; `SecretRefused` if a rule refused text of the draft.
-    pub(crate) fn find<'a>(
+    pub(crate) fn find_draft<'a>(
         &self,
         tx: &Tx<'_>,
         drafts: &'a [OpenDraft],

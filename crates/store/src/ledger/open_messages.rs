@@ -59,7 +59,7 @@ pub(crate) fn restored(conn: &Connection, key: i64, now: Timestamp) -> Result<()
 }
 
 /// The earliest time at which a message expires.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_expiry(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }

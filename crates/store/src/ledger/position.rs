@@ -79,7 +79,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
     let last = position.last;
     let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
     let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (from, to) = (segment.first.max(at + 1), segment.last_to(now));
         let query = engine::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
         let row = reader.always(query)?;
@@ -96,7 +96,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
 
 /// True if messages of a history came in a range of revisions.
 fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (first, last) = (segment.first.max(first), segment.last_to(last));
         if first > last {
             continue;
@@ -121,7 +121,7 @@ pub struct MessagePosition {
 
 /// The position in the current conversation of a message by an id; an error if a rewind removed it.
 pub(crate) fn of_message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessagePosition> {
-    let marks = Marks::new(marks::all(reader, ancestry)?);
+    let marks = Marks::new(marks::read_all(reader, ancestry)?);
     let located = locate(reader, ancestry, &marks, id)?.in_conversation()?;
     let layouts::Position { first, last, shown, .. } = located.position;
     let is_itself = shown == located.message.revision;
@@ -131,7 +131,7 @@ pub(crate) fn of_message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str)
 
 /// The layout of a history after a rewind to a position.
 pub(crate) fn layout_after(reader: &mut Reader<'_>, ancestry: &Ancestry, after: Revision) -> Result<Layout> {
-    let mut marks = marks::all(reader, ancestry)?;
+    let mut marks = marks::read_all(reader, ancestry)?;
     let revision = ancestry.revision + 1;
     marks.push(Mark { revision, body: MarkBody::Rewound { after, has_summary: false, of_fork: false } });
     Ok(layouts::layout_at(&marks, revision))

@@ -316,10 +316,10 @@ pub(crate) fn stored_parts(row: &Row) -> Result<Vec<StoredPart>> {
 
 fn from_row(reader: &mut Reader<'_>, row: &Row) -> Result<Prompt> {
     let id = PromptId(codec::uuid(row.get("public_id")?)?);
-    read(reader, row, id).map_err(|error| error.in_row(id))
+    prompt_from_row(reader, row, id).map_err(|error| error.in_row(id))
 }
 
-fn read(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
+fn prompt_from_row(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
     let submit_revision: Revision = row.get("submit_revision")?;
     let numbered = messages::whole(stored_parts(row)?, submit_revision);
     let key = row.get("session_id")?;

@@ -83,7 +83,7 @@ fn day(now: Timestamp) -> i64 {
 
 impl TenantUse {
     /// The use at a time.
-    fn at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
+    fn use_at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.1 != day(now) {
             let ContentUse { sessions, bytes, .. } = used.0;
@@ -94,7 +94,7 @@ impl TenantUse {
 }
 
 impl Quotas {
-    fn held(&self, tenant: &str) -> Option<&TenantUse> {
+    fn tenant_use(&self, tenant: &str) -> Option<&TenantUse> {
         self.0.get()?.get(tenant)
     }
 
@@ -114,9 +114,9 @@ impl Quotas {
 
     /// Refuses more bytes than the tenant's quota has left.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.held(tenant) else { return Ok(()) };
+        let Some(held) = self.tenant_use(tenant) else { return Ok(()) };
         match held.quota.bytes {
-            Some(limit) if held.at(now).0.bytes.saturating_add(bytes) > limit => {
+            Some(limit) if held.use_at(now).0.bytes.saturating_add(bytes) > limit => {
                 Err(Error::QuotaExceeded { quota: "bytes", limit })
             }
             _ => Ok(()),
@@ -125,9 +125,9 @@ impl Quotas {
 
     /// Refuses more sessions than the tenant's quota has left.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.held(tenant) else { return Ok(()) };
+        let Some(held) = self.tenant_use(tenant) else { return Ok(()) };
         match held.quota.sessions {
-            Some(limit) if held.at(now).0.sessions.saturating_add(count) > limit => {
+            Some(limit) if held.use_at(now).0.sessions.saturating_add(count) > limit => {
                 Err(Error::QuotaExceeded { quota: "sessions", limit })
             }
             _ => Ok(()),
@@ -136,8 +136,8 @@ impl Quotas {
 
     /// True if requests to models may be sent for the tenant's sessions.
     pub(crate) fn may_ask(&self, tenant: &str, now: Timestamp) -> bool {
-        let Some(held) = self.held(tenant) else { return true };
-        let used = held.at(now).0;
+        let Some(held) = self.tenant_use(tenant) else { return true };
+        let used = held.use_at(now).0;
         held.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
             && held.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
     }
@@ -145,16 +145,16 @@ impl Quotas {
     /// Counts what a transaction took, once it is committed.
     pub(crate) fn committed(&self, uses: &Uses, now: Timestamp) {
         for (tenant, more) in uses {
-            if let Some(held) = self.held(tenant) {
-                held.at(now).0 += *more;
+            if let Some(held) = self.tenant_use(tenant) {
+                held.use_at(now).0 += *more;
             }
         }
     }
 
     /// The quotas with their uses.
-    pub(crate) fn all(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
+    pub(crate) fn all_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
         let held = self.0.get().into_iter().flatten();
-        held.map(|(tenant, held)| (tenant.clone(), held.quota, held.at(now).0)).collect()
+        held.map(|(tenant, held)| (tenant.clone(), held.quota, held.use_at(now).0)).collect()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn those_of(
     let ids = List::of_bytes(ids.iter().map(|id| &id.0.as_bytes()[..]));
     let rows = reader.all(engine::query(BY_IDS).bind(AsOf::Newest.last()).bind(ids))?;
     let mut found = rows.iter().map(|row| FoundMessage::from_row(row, AsOf::Newest)).collect::<Result<Vec<_>>>()?;
-    let filled = fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(bytes))?;
+    let filled = fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::new(bytes))?;
     let others = found.split_off(filled).into_iter().map(|found| found.message.id).collect();
     Ok((found.into_iter().map(|found| found.message).collect(), others))
 }

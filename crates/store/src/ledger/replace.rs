@@ -19,7 +19,7 @@ use crate::model::message::{GivenView, Message, MessageKind, NewMessage};
 
 /// What a client wants in the same mutation as its messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WithAppend {
+pub struct AppendChanges {
     /// The conversation ends here before the messages join it; none for no rewind.
     pub rewind: Option<NewEnd>,
     /// Refuse unless this is the id of the last message of the conversation; an empty id stands for no message.
@@ -48,7 +48,7 @@ impl NewEnd {
     }
 }
 
-impl WithAppend {
+impl AppendChanges {
     /// True if there is nothing beside the messages.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -59,7 +59,7 @@ impl WithAppend {
 #[derive(Clone)]
 pub(crate) struct Replace {
     pub(crate) append: Append,
-    pub(crate) with: WithAppend,
+    pub(crate) with: AppendChanges,
 }
 
 impl Replace {
@@ -70,9 +70,9 @@ impl Replace {
         if let Some(receipt) = admitted(tx, key, caller, *expected_revision)? {
             return append::with_current_state(tx, key, receipt);
         }
-        let WithAppend { rewind, expected_last, title, metadata_json } = with;
+        let AppendChanges { rewind, expected_last, title, metadata_json } = with;
         let checked = append::check(tx, key, messages.clone())?;
-        let names = NewNames::of(tx, key, title.clone(), metadata_json.clone())?;
+        let names = NewNames::new(tx, key, title.clone(), metadata_json.clone())?;
         let ancestry = ancestry_of(tx, key)?;
         let after = rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
         let is_there = is_there(tx, key, after, &checked)?;
@@ -104,7 +104,7 @@ impl Replace {
 fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
     let ancestry = ancestry_of(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let marks = marks::of(tx, key)?;
+    let marks = marks::session_marks(tx, key)?;
     let last = conversation::newest(&mut reader, &ancestry, marks, 0, 1)?.pop();
     let is_expected = match &last {
         None => expected.is_empty(),
@@ -145,7 +145,7 @@ fn spoken(checked: &CheckedMessages) -> impl Iterator<Item = (&NewMessage<Option
 fn conversation_after(tx: &mut Tx<'_>, key: i64, after: Revision, limit: usize) -> Result<Vec<Revision>> {
     let ancestry = ancestry_of(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let newest = conversation::newest(&mut reader, &ancestry, marks::of(tx, key)?, after, limit)?;
+    let newest = conversation::newest(&mut reader, &ancestry, marks::session_marks(tx, key)?, after, limit)?;
     Ok(newest.iter().rev().map(|spoken| spoken.revision).collect())
 }
 
@@ -156,7 +156,7 @@ struct NewNames {
 }
 
 impl NewNames {
-    fn of(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
+    fn new(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
         let head = tx.loaded(key)?;
         Ok(Self {
             title: title.filter(|title| *title != head.title()),

@@ -112,7 +112,7 @@ impl Rewrite {
             }
             Change::Pin { message } => pin(tx, &ancestry, caller, message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, message)?,
-            Change::Words { message, stance } => words(tx, &ancestry, caller, message, *stance)?,
+            Change::Words { message, stance } => mark_words(tx, &ancestry, caller, message, *stance)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
             Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };
@@ -123,7 +123,7 @@ impl Rewrite {
 
 fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<LocatedMessage> {
     let mut reader = Reader::new(tx.conn);
-    position::locate(&mut reader, ancestry, marks::of(tx, ancestry.key)?, id)?.sealed()
+    position::locate(&mut reader, ancestry, marks::session_marks(tx, ancestry.key)?, id)?.sealed()
 }
 
 /// The ids that a rewrite made or found.
@@ -219,7 +219,7 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewP
         digests.iter().map(|digest| receipts.of_edit(client_id, digest)).collect()
     };
     let hashes: Vec<_> = parts.iter().map(|(part, _)| hashes(part)).collect();
-    let known = erased_content::known(tx.conn, &hashes.concat())?;
+    let known = erased_content::existing_receipts(tx.conn, &hashes.concat())?;
     let mut erased = 0;
     for ((part, input), hashes) in parts.iter_mut().zip(&hashes) {
         if hashes.iter().any(|hash| known.contains(hash.as_slice())) {
@@ -284,8 +284,8 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
-    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
-        if marks::of(tx, ancestry.key)?.pin(target).is_some() {
+    for (target, original) in exchange::around(tx, ancestry, located.position.first)? {
+        if marks::session_marks(tx, ancestry.key)?.pin(target).is_some() {
             continue;
         }
         let message = if target == located.position.first { located.message.id } else { original };
@@ -299,8 +299,8 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
 
 fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
     let located = sealed(tx, ancestry, message)?;
-    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
-        let Some(mark) = marks::of(tx, ancestry.key)?.pin(target) else { continue };
+    for (target, original) in exchange::around(tx, ancestry, located.position.first)? {
+        let Some(mark) = marks::session_marks(tx, ancestry.key)?.pin(target) else { continue };
         let message = if target == located.position.first { located.message.id } else { original };
         let mut digest = Digest::default();
         write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
@@ -310,7 +310,7 @@ fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str
     Ok(Vec::new())
 }
 
-fn words(
+fn mark_words(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
@@ -326,7 +326,7 @@ fn words(
         return Err(Error::BoundaryInvalid("only what has the role of a user is kept as words of people"));
     }
     let target = located.position.first;
-    if marks::of(tx, ancestry.key)?.words_of(target) == stance {
+    if marks::session_marks(tx, ancestry.key)?.words_of(target) == stance {
         return Ok(Ids::new());
     }
     let mut digest = Digest::default();

@@ -118,7 +118,7 @@ impl Ring {
         limit: usize,
     ) -> Result<Option<KeyedEvents>> {
         let entries: Vec<Arc<Entry>> = {
-            let kept = self.kept();
+            let kept = self.entries();
             let Some(index) = kept.index_after(after) else { return Ok(None) };
             let newer = kept.entries.range(index.min(kept.entries.len())..);
             let newer = newer.take_while(|entry| entry.row.seq <= head);
@@ -129,11 +129,11 @@ impl Ring {
 
     /// The chain's hash at the event with this number; none if the event is not here.
     pub(crate) fn hash_at(&self, seq: Seq) -> Option<[u8; 32]> {
-        let kept = self.kept();
+        let kept = self.entries();
         Some(kept.entries.get(kept.index_after(seq - 1)?)?.row.hash)
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, RingEntries> {
+    fn entries(&self) -> RwLockReadGuard<'_, RingEntries> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,12 +214,12 @@ mod tests {
         let ring = Ring::default();
         let count = Seq::try_from(2 * limits::RING_EVENTS).expect("a number");
         (1..=count).for_each(|seq| ring.committed(vec![row(seq, 1)]));
-        let (kept, bytes) = (ring.kept().entries.len(), ring.kept().bytes);
+        let (kept, bytes) = (ring.entries().entries.len(), ring.entries().bytes);
         assert!(kept <= limits::RING_EVENTS && bytes <= limits::RING_BYTES, "{kept} events, {bytes} bytes");
         assert!(seqs(&ring, None, (count - Seq::try_from(kept).expect("a number"), count), 1).is_some());
         assert!(seqs(&ring, None, (0, count), 1).is_none());
         let long = EventRow { body: vec![0; limits::RING_BYTES], ..row(count + 1, 1) };
         ring.committed(vec![long]);
-        assert_eq!((ring.kept().entries.len(), ring.kept().bytes), (0, 0), "longer than the ring");
+        assert_eq!((ring.entries().entries.len(), ring.entries().bytes), (0, 0), "longer than the ring");
     }
 }

@@ -328,7 +328,7 @@ pub(crate) fn restart(conn: &Connection, now: Timestamp) -> Result<()> {
 }
 
 /// The earliest end of a lease.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_lease_end(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }

@@ -33,7 +33,7 @@ impl SessionOrder {
     }
 
     /// The place of a session in a list of this order.
-    pub fn place(self, listed: &ListedSession) -> ListPosition {
+    pub fn position_of(self, listed: &ListedSession) -> ListPosition {
         let time = if self.is_by_change() { listed.session.update_time.0 } else { 0 };
         ListPosition { time, key: listed.key.0 }
     }
@@ -190,10 +190,10 @@ impl<'a> Places<'a> {
     }
 
     /// The next places; none at the end.
-    fn next(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
+    fn next_places(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
         let mut places: Vec<ListPosition> = match &mut self.known {
             Some(known) => known.take(usize::try_from(limits::PAGE_READ_SESSIONS).unwrap_or(usize::MAX)).collect(),
-            None => self.read(reader)?,
+            None => self.read_page(reader)?,
         };
         if let Some(last) = places.last() {
             self.at = *last;
@@ -203,7 +203,7 @@ impl<'a> Places<'a> {
         Ok(places)
     }
 
-    fn read(&self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
+    fn read_page(&self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
         let filter = &self.list.filter;
         let is_descending = self.list.order.is_descending();
         let either = |descending: &'static str, ascending: &'static str| {
@@ -270,7 +270,7 @@ pub(crate) fn page(
     let (mut bytes, mut looked, mut last) = (0, 0, start);
     let mut places = Places::new(reader, list, start)?;
     loop {
-        let next = places.next(reader)?;
+        let next = places.next_places(reader)?;
         if next.is_empty() {
             return Ok((page, None));
         }

@@ -223,7 +223,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
     tx.admit_sessions(row.tenant, 1)?;
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
-    let location = Location::of(row.metadata_json);
+    let location = Location::from_metadata(row.metadata_json);
     let key: i64 = engine::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
         .bind(row.client_id.map(|client| &client.id))
@@ -335,7 +335,7 @@ impl CreateSession {
     fn refuse_erased(&self, tx: &Tx<'_>) -> Result<()> {
         let receipts = Receipts::new(tx.secrets.salt(), self.tenant.clone());
         let receipt = receipts.of_session(self.metadata_json.as_deref());
-        match erased_content::known(tx.conn, receipt.as_slice())?.is_empty() {
+        match erased_content::existing_receipts(tx.conn, receipt.as_slice())?.is_empty() {
             true => Ok(()),
             false => Err(Error::SessionErased),
         }
@@ -534,7 +534,7 @@ impl ForkSession {
             ForkAt::Revision(at) => whole(*at),
             ForkAt::Behind(id) => {
                 let mut reader = Reader::new(tx.conn);
-                let marks = marks::all(&mut reader, ancestry)?;
+                let marks = marks::read_all(&mut reader, ancestry)?;
                 (position::fork_behind(&mut reader, ancestry, &marks, id)?, marks)
             }
         })
@@ -555,7 +555,7 @@ struct InheritedState {
 fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<InheritedState> {
     let mut reader = Reader::new(tx.conn);
     let mut segments = Vec::new();
-    for (segment, _) in ancestry.all(&mut reader)? {
+    for (segment, _) in ancestry.all_segments(&mut reader)? {
         let last = segment.last_to(at);
         if segment.first > last {
             continue;

@@ -25,7 +25,7 @@ pub(crate) const STATEMENTS: &[&str] = &[MARK, ID, NEWEST_VERSIONS];
 
 /// The statuses of messages of a history as of a revision, in their order. The layout is read once; each message costs
 /// at most a mark and an id.
-pub(crate) fn of(
+pub(crate) fn read(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     at: Revision,
@@ -81,7 +81,7 @@ fn newest_versions(
         return Ok(newest);
     }
     let list = List::of_texts(wanted);
-    for (segment, has_messages) in ancestry.all(reader)? {
+    for (segment, has_messages) in ancestry.all_segments(reader)? {
         let last = segment.last_to(at);
         if !has_messages || segment.first > last {
             continue;

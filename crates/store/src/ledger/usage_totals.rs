@@ -28,7 +28,7 @@ pub(crate) fn count(conn: &Connection) -> Result<()> {
         let transaction = conn.transaction()?;
         for session in sessions {
             let key: i64 = session.get(0)?;
-            let Location { project, directory } = Location::of(session.get(1)?);
+            let Location { project, directory } = Location::from_metadata(session.get(1)?);
             let mut totals = UsageTotals::default();
             for row in engine::query(USAGES).bind(key).bind(EventKind::UsageRecorded as i32).all(&transaction)? {
                 // An event that cannot be read is reported by the check of the chains.

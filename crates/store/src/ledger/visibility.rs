@@ -57,7 +57,7 @@ enum Project {
 }
 
 #[derive(Default)]
-struct Kept {
+struct MembershipCache {
     sessions: HashMap<i64, Arc<Membership>>,
     /// Number of times that something was dropped: rows read before the last time may be stale.
     generation: u64,
@@ -68,7 +68,7 @@ struct Kept {
 pub(crate) struct Memberships {
     /// True once a session is of another tenant than the default one.
     has_tenants: AtomicBool,
-    kept: RwLock<Kept>,
+    kept: RwLock<MembershipCache>,
 }
 
 /// The project that metadata name. No binding has a longer one.
@@ -96,7 +96,7 @@ pub(crate) struct Location {
 
 impl Location {
     /// Reads metadata. No engine's text holds U+0000, and no filter asks for it.
-    pub(crate) fn of(metadata_json: Option<&str>) -> Self {
+    pub(crate) fn from_metadata(metadata_json: Option<&str>) -> Self {
         let metadata = metadata_json.and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
         let directory = metadata.as_ref().and_then(|metadata| metadata["cwd"].as_str()).map(str::to_owned);
         let is_text = |text: &String| !text.contains('\0');
@@ -110,7 +110,7 @@ pub fn names_project(metadata_json: Option<&str>, wanted: &str) -> bool {
     project(metadata_json).as_deref() == Some(wanted)
 }
 
-fn read(reader: &mut Reader<'_>, key: i64) -> Result<Membership> {
+fn read_membership(reader: &mut Reader<'_>, key: i64) -> Result<Membership> {
     let row = reader.one(engine::query(MEMBERSHIP).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let metadata: Option<String> = row.get("metadata_json")?;
     let (parent, source): (Option<i64>, Option<i64>) = (row.get("parent_id")?, row.get("fork_id")?);
@@ -178,31 +178,31 @@ impl Memberships {
     }
 
     /// True if a session is visible; none if what that depends on is not in memory.
-    pub(crate) fn known(&self, visibility: &Visibility, key: i64) -> Option<bool> {
+    pub(crate) fn cached_visibility(&self, visibility: &Visibility, key: i64) -> Option<bool> {
         if self.admit_all(visibility) {
             return Some(true);
         }
-        let kept = self.kept();
+        let kept = self.cache();
         is_visible(visibility, key, |key| kept.sessions.get(&key).cloned().ok_or(())).ok()
     }
 
     /// True if a session is visible.
     pub(crate) fn admits(&self, reader: &mut Reader<'_>, visibility: &Visibility, key: i64) -> Result<bool> {
-        match self.known(visibility, key) {
+        match self.cached_visibility(visibility, key) {
             Some(known) => Ok(known),
-            None => is_visible(visibility, key, |key| self.find(reader, key)),
+            None => is_visible(visibility, key, |key| self.membership(reader, key)),
         }
     }
 
-    fn find(&self, reader: &mut Reader<'_>, key: i64) -> Result<Arc<Membership>> {
+    fn membership(&self, reader: &mut Reader<'_>, key: i64) -> Result<Arc<Membership>> {
         let generation = {
-            let kept = self.kept();
+            let kept = self.cache();
             if let Some(known) = kept.sessions.get(&key) {
                 return Ok(Arc::clone(known));
             }
             kept.generation
         };
-        let found = Arc::new(read(reader, key)?);
+        let found = Arc::new(read_membership(reader, key)?);
         let mut kept = self.kept_mut();
         if kept.generation == generation {
             if kept.sessions.len() >= limits::MEMBERSHIPS_MAX {
@@ -226,11 +226,11 @@ impl Memberships {
         }
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+    fn cache(&self) -> RwLockReadGuard<'_, MembershipCache> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+    fn kept_mut(&self) -> RwLockWriteGuard<'_, MembershipCache> {
         self.kept.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

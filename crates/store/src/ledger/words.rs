@@ -38,18 +38,18 @@ pub struct SessionWords {
 
 /// What becomes of the words of a history's messages, as clients decided.
 pub(crate) fn decided(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Words> {
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (owner, first, last) = (segment.owner, segment.first, segment.end.last());
         let row = reader.one(engine::query(HAS_WORDS).bind(owner).bind(first).bind(last))?;
         if row.map_or(Ok(false), |row| row.get(0))? {
-            return Ok(Marks::new(marks::all(reader, ancestry)?).words());
+            return Ok(Marks::new(marks::read_all(reader, ancestry)?).words());
         }
     }
     Ok(Words::new())
 }
 
 /// The words beside the summary of a history.
-pub(crate) fn of(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
+pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
     let marked = decided(reader, ancestry)?;
     let covered = layouts::at(reader, ancestry, ancestry.revision)?.covered;
     let mut found = SessionWords::default();
@@ -81,7 +81,7 @@ fn ids(
     if wanted.is_empty() {
         return Ok(found);
     }
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let inside = wanted.iter().copied().filter(|at| segment.first <= *at && segment.end.includes(*at));
         let list = List::of_integers(inside);
         for row in reader.all(engine::query(IDS).bind(segment.owner).bind(list))? {

@@ -1,7 +1,7 @@
 //! The two places between which a store moves, and what is done with each: it is held against daemons, looked into,
 //! filled, and set aside.
 
-use super::note::{self, Content, Note};
+use super::note::{self, Content, CopyNote};
 use crate::clock::{Clock, fresh_id};
 use crate::engine::connect::{self, Access};
 use crate::engine::database::{HeldStore, LeasedPlace, Look, VerifiedBy};
@@ -57,11 +57,11 @@ fn no_store(place: impl std::fmt::Display) -> Error {
 }
 
 /// Waits for the lease of a shard as long as that of an owner lasts that is gone.
-async fn take(shard: &Arc<dyn LeasedPlace>) -> Result<Box<dyn HeldStore>> {
+async fn wait_for_lease(shard: &Arc<dyn LeasedPlace>) -> Result<Box<dyn HeldStore>> {
     let owner = format!(".{}", fresh_id().simple());
     for _ in 0..limits::MIGRATION_LEASE_WAIT_MS / limits::LEASE_RETRY_MS {
         let ttl = Duration::from_secs(limits::LEASE_SECONDS_DEFAULT);
-        match open::take(shard, owner.clone(), ttl).await {
+        match open::take_lease(shard, owner.clone(), ttl).await {
             Ok(Some(held)) => return Ok(held),
             Ok(None) | Err(Error::Busy(_)) => {}
             Err(error) => return Err(error),
@@ -77,7 +77,7 @@ async fn look(shard: &Arc<dyn LeasedPlace>) -> Result<(Look, Content)> {
     let shard = Arc::clone(shard);
     alone(move || {
         let look = shard.look()?;
-        let content = Content::of(&look.conn)?;
+        let content = Content::read(&look.conn)?;
         Ok((look, content))
     })
     .await
@@ -135,7 +135,7 @@ impl HeldPlace {
                     "{aside} was set aside by an earlier migration, and is not replaced: rename or drop it"
                 )));
             }
-            (Content::Store(_) | Content::Unfinished { .. }, false) => Hold::Held(take(shard).await?),
+            (Content::Store(_) | Content::Unfinished { .. }, false) => Hold::Held(wait_for_lease(shard).await?),
         };
         Ok(Self { hold, name, aside })
     }
@@ -148,7 +148,7 @@ impl HeldPlace {
         }
     }
 
-    fn held(&self) -> Result<&dyn HeldStore> {
+    fn store(&self) -> Result<&dyn HeldStore> {
         match &self.hold {
             Hold::Held(held) => Ok(&**held),
             Hold::Aside(_) => Err(IS_ASIDE),
@@ -176,8 +176,8 @@ impl HeldPlace {
     }
 
     /// Begins a copy in an empty place, or anew.
-    pub(super) fn begin(&self, note: &Note) -> Result<()> {
-        let held = self.held()?;
+    pub(super) fn begin(&self, note: &CopyNote) -> Result<()> {
+        let held = self.store()?;
         let transaction = held.connection().transaction()?;
         held.clear()?;
         copy::make(&transaction)?;
@@ -187,7 +187,7 @@ impl HeldPlace {
 
     /// Verifies the chains of a copy that is complete; of files also pages and references.
     pub(super) async fn verify(&self, head: Seq, progress: OnProgress<'_>) -> Result<()> {
-        let verified_by = self.held()?.verified_by();
+        let verified_by = self.store()?.verified_by();
         match verified_by {
             VerifiedBy::File(file) => copies::check(&file, progress).await.map(drop),
             VerifiedBy::Readers(readers) => copies::verify(&readers, head, progress).await.map(drop),
@@ -196,7 +196,7 @@ impl HeldPlace {
 
     /// Has the file of the database have all that its log has.
     pub(super) fn empty_log(&self) -> Result<()> {
-        self.held()?.empty_log()
+        self.store()?.empty_log()
     }
 
     /// Sets the store aside in one step, behind which no daemon serves it. It says which copy takes its place. Returns what
@@ -215,7 +215,7 @@ const IS_ASIDE: Error = Error::Bug("a store that is set aside is held by nobody"
 
 impl Destination {
     /// Looks into a place, which is made if it is a directory that does not exist. `source` is the name of the other place.
-    pub(super) async fn of(place: &StorePlace, source: &str) -> Result<Self> {
+    pub(super) async fn examine(place: &StorePlace, source: &str) -> Result<Self> {
         match place {
             StorePlace::Directory(directory) => {
                 let directory = files::plain(directory)?;
@@ -224,7 +224,7 @@ impl Destination {
                     DatabaseState::Empty => Content::Nothing,
                     DatabaseState::Ours => {
                         let conn = connect::connect_existing(&directory, Access::Read)?;
-                        let content = Content::of(&conn)?;
+                        let content = Content::read(&conn)?;
                         conn.close()?;
                         content
                     }
@@ -254,9 +254,9 @@ impl Destination {
                 Ok(HeldPlace { hold, name, aside })
             }
             (StorePlace::Shard(shard), _) => {
-                let hold = Hold::Held(take(&shard).await?);
+                let hold = Hold::Held(wait_for_lease(&shard).await?);
                 let held = HeldPlace { hold, name: String::new(), aside: String::new() };
-                alone(move || match Content::of(held.conn())? == content {
+                alone(move || match Content::read(held.conn())? == content {
                     true => Ok(held),
                     false => Err(Error::Open("somebody else has just written to the shard".to_owned())),
                 })

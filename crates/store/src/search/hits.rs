@@ -24,7 +24,7 @@ pub(crate) const STATEMENTS: &[&str] = &[PRUNED];
 
 /// An entry, and the session whose view is asked about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HitOf {
+pub struct HitQuery {
     /// The entry.
     pub entry: Entry,
     /// The session: the entry's owner, or a fork that inherits from it.
@@ -53,10 +53,10 @@ struct HitSession {
 }
 
 /// The hits of the first entries, in their order.
-pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
+pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitQuery], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
     let mut asked: HashMap<i64, Option<HitSession>> = HashMap::new();
     let (mut hits, mut bytes) = (Vec::new(), 0);
-    for HitOf { entry, view } in entries {
+    for HitQuery { entry, view } in entries {
         if bytes >= bytes_max {
             break;
         }
@@ -73,7 +73,7 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
     for asked in asked.into_values().flatten() {
         let HitSession { ancestry, layout, found } = asked;
         let (numbers, messages): (Vec<usize>, Vec<Message>) = found.into_iter().unzip();
-        let statuses = statuses::of(reader, &ancestry, ancestry.revision, &messages)?;
+        let statuses = statuses::read(reader, &ancestry, ancestry.revision, &messages)?;
         for ((number, message), status) in numbers.into_iter().zip(messages).zip(statuses) {
             let shortened_by = match status.state {
                 MessageState::Active => shortened_by(reader, &ancestry, &layout, &message)?,
@@ -142,7 +142,7 @@ fn tool(reader: &mut Reader<'_>, message: &Message) -> Result<Option<String>> {
 /// The ranges of a history, in its owners' rows.
 pub(super) fn ranges(reader: &mut Reader<'_>, session: SessionKey) -> Result<Vec<OwnRange>> {
     let ancestry = ancestry::by_key(reader, session.0)?;
-    let segments = ancestry.all(reader)?.into_iter().filter(|(_, has_messages)| *has_messages);
+    let segments = ancestry.all_segments(reader)?.into_iter().filter(|(_, has_messages)| *has_messages);
     let range = |(segment, _): (ancestry::Segment, bool)| OwnRange {
         owner: SessionKey(segment.owner),
         revisions: segment.first..=segment.end.last(),

@@ -61,7 +61,7 @@ enum Change {
 }
 
 /// The next page of the log after an event; none at its end.
-pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
+pub(super) fn next_page(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
     let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };

@@ -237,8 +237,8 @@ impl Task {
                     None => break,
                     Some(None) => return Ok(()),
                     Some(Some(page)) => {
-                        self.take(page.findings, page.events, page.bytes);
-                        self.rest(page.bytes, begun).await?;
+                        self.add_findings(page.findings, page.events, page.bytes);
+                        self.pause_after(page.bytes, begun).await?;
                         if !page.has_more {
                             return Ok(());
                         }
@@ -258,8 +258,8 @@ impl Task {
                 None => {}
                 Some(None) => return Ok(()),
                 Some(Some((findings, has_more))) => {
-                    self.take(findings, 0, 0);
-                    self.rest(limits::CHECK_PAGE_BYTES, begun).await?;
+                    self.add_findings(findings, 0, 0);
+                    self.pause_after(limits::CHECK_PAGE_BYTES, begun).await?;
                     if !has_more {
                         return Ok(());
                     }
@@ -281,14 +281,14 @@ impl Task {
             }
             Err(error) => {
                 let message = format!("{what} cannot be read: {error}");
-                self.take(vec![Finding { session: None, revision: 0, message }], 0, 0);
+                self.add_findings(vec![Finding { session: None, revision: 0, message }], 0, 0);
                 Ok(Some(None))
             }
         }
     }
 
     /// Adds what a read has found.
-    fn take(&mut self, findings: Vec<Finding>, events: i64, bytes: u64) {
+    fn add_findings(&mut self, findings: Vec<Finding>, events: i64, bytes: u64) {
         self.checked.events += events;
         self.checked.findings += i64::try_from(findings.len()).unwrap_or(i64::MAX);
         let checked = self.checked;
@@ -311,7 +311,7 @@ impl Task {
     }
 
     /// Pauses behind a read that began at an instant.
-    async fn rest(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), StopReason> {
+    async fn pause_after(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), StopReason> {
         let took = Duration::from_micros(u64::try_from(self.clock.now().0 - begun.0).unwrap_or(0));
         self.sleep(pause(bytes, took, self.options.bytes_per_second)).await
     }
