@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Time for which a connection, and a statement while no lease is trusted, are waited for.
+/// Time to wait for a connection, and for a statement while no lease is trusted.
 const PATIENCE: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
 /// Time between two looks at the lease while an answer is waited for.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What waits for the sockets of readers: these are used by threads that have a runtime already.
+/// Drives the sockets of readers: their threads belong to a runtime already, and cannot block on one of their own.
 static SHARED: LazyLock<std::io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("postgres").enable_all().build());
 
@@ -46,8 +46,8 @@ impl Driver {
         }
     }
 
-    /// Makes a connection. It gives way while it proves a password, and then the runtime of the thread would have to go on,
-    /// which waits: so the shared one makes it.
+    /// Connects. sqlx yields while it hashes a password, and a reader's thread, which blocks here, would not resume it: so
+    /// the shared runtime connects.
     fn connect(&self, options: PgConnectOptions) -> Result<PgConnection> {
         let connecting = async move {
             let mut conn = PgConnection::connect_with(&options).await?;
@@ -90,7 +90,7 @@ impl Drop for Driver {
     }
 }
 
-/// The error of a connection that was not made. What the server refuses for its settings is said at once.
+/// The error of a failed connection. A refusal that no retry can change, such as a wrong password, is reported as it is.
 fn refused(error: sqlx::Error) -> Error {
     let refused = error.as_database_error().and_then(|refused| refused.code());
     // It stops, starts, or has too many connections.

@@ -1,9 +1,8 @@
-//! The only module with SQL: schema, writes and reads.
+//! The store of sessions: it records and reads, and decides nothing.
 //!
-//! The store records and reads; it decides nothing. Its rooms, from the bottom: `engine` is what is beneath it, `ledger` the rows
-//! that a change adds and what is read from them, and `integrity` the checks, copies and rescues. The files here put
-//! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
-//! `ledger::messages`.
+//! `ledger` has the rows that a change adds and what is read from them; `integrity` has the checks, copies and rescues. The
+//! files here put them together: the writer, and one handle for each kind of caller. `longhand_engine` is beneath. Start
+//! at `migrations/`, then `writer`, then `ledger::messages`.
 
 use longhand_engine::{self as engine, error, write_state};
 use longhand_model as model;

@@ -190,7 +190,7 @@ impl Drafts {
     }
 }
 
-/// True if what was named has nothing to lose. What was derived from it since has nothing of it.
+/// True if nothing that was named has content left. What was derived from it afterwards never had any, and is not read.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
     let written: ReachedGroup<'_> = plan.written_messages().collect();
     // Most often the first one has something.

@@ -679,8 +679,8 @@ fn erase_approval(opened: &mut OpenedRevisions<'_>, key: i64, row: &Row, questio
     Ok(bytes)
 }
 
-/// Keys the hashes of requests that brought what goes at the opened revisions of a session: they are hashes of its content,
-/// by which a guess at it could be tested. By a keyed one the store knows a repetition as well.
+/// Keys the hashes of the requests that brought the erased content: a guess at the content could be tested against a plain
+/// hash. The store recognises a repeated request by a keyed hash as well.
 pub(super) fn salt_requests_of(opened: &OpenedRevisions<'_>, key: i64) -> Result<()> {
     let revisions: Vec<Revision> = opened.revisions.get(&key).into_iter().flatten().copied().collect();
     for revisions in revisions.chunks(AT_ONCE) {

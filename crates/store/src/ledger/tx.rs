@@ -659,7 +659,7 @@ pub(crate) struct FinishedTx {
     pub(crate) events: Vec<EventRow>,
     /// What it took of quotas.
     pub(crate) uses: Uses,
-    /// True if content was erased.
+    /// How far it takes an erasure.
     pub(crate) erased: EraseExtent,
 }
 
