@@ -98,7 +98,6 @@ fn refused(error: sqlx::Error) -> Error {
     if passes { errors::engine_error(error) } else { Error::Database(error.to_string()) }
 }
 
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,

@@ -27,7 +27,6 @@ const KEEPS_ERASED: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed"
 const CLUSTER: &str = "select (select system_identifier::text from pg_control_system()) || ' ' || current_database()";
 const IS_DURABLE: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
 
-/// The ownership of a shard.
 #[derive(Clone)]
 struct Ownership {
     shard: Shard,
@@ -288,7 +287,6 @@ impl HeldStore for HeldShard {
     }
 }
 
-/// The engine of a shard that is served.
 struct ShardEngine {
     shard: Shard,
     trust: Arc<Trust>,

@@ -64,7 +64,6 @@ struct Table {
     copied_count: String,
 }
 
-/// A page of rows.
 struct Page {
     rows: Vec<Vec<Cell>>,
     /// True if there may be more.

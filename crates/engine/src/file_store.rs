@@ -152,7 +152,6 @@ impl FileEngine {
     }
 }
 
-/// The name of the log.
 fn log_name() -> String {
     format!("{DATABASE}-wal")
 }

@@ -115,7 +115,6 @@ pub struct Gaps {
     noted: Option<LogPosition>,
 }
 
-/// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogPosition {
     /// What all frames have in common since the log was begun anew: a number that rises by one each time, and a random one.

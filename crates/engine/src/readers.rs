@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 /// Steps of SQLite's machine between two looks whether somebody still waits for a read.
 const PROGRESS_STEPS: i32 = 10_000;
 
-/// Opens a connection that only reads.
 type OpenReader = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
 /// An error if another daemon may own the store.
 pub type CheckOwned = Arc<dyn Fn() -> Result<()> + Send + Sync>;
@@ -214,7 +213,6 @@ struct BorrowedConnection<'p> {
 }
 
 impl BorrowedConnection<'_> {
-    /// Reads on this connection.
     fn read<T>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         if self.conn.is_none() {
             self.readers.check_owned()?;

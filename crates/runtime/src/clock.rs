@@ -173,7 +173,6 @@ impl Clock {
         state.led = Some(Anchor { time: other.0, at: self.instant() });
     }
 
-    /// Reads both clocks.
     fn read_both(&self) -> (MutexGuard<'_, State>, i64) {
         let mut state = self.state_lock();
         let mut at = self.instant();

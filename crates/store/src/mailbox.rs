@@ -42,7 +42,6 @@ pub(super) struct Batch<T> {
     pub(super) is_shared: bool,
 }
 
-/// A new mailbox.
 pub(super) fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
     let state = Mutex::new(State { letters: Queue::default(), is_rung: false, is_closed: false });
     let mailbox = Arc::new(Mailbox { state, changed: Condvar::new() });

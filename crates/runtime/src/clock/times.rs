@@ -123,7 +123,6 @@ impl Times {
         self.leaps.push(Anchor { time: self.events.time_at(at), at });
     }
 
-    /// The time of events.
     pub(super) fn event_time(&self, at: i64) -> Timestamp {
         Timestamp(self.events.time_at(at))
     }
@@ -135,7 +134,6 @@ impl Times {
         }
     }
 
-    /// The present.
     pub(super) fn present(&self, at: i64) -> Timestamp {
         Timestamp(self.present.time_at(at))
     }

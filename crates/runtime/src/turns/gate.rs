@@ -28,7 +28,6 @@ struct State {
     passed: HashMap<Tenant, usize>,
     /// Their sum. More than the gate's count only where each tenant has one.
     sum: usize,
-    /// The tenant of the last pass.
     last: Option<Tenant>,
     /// Passes in a row after which this tenant is alone; 0 if it is.
     until_alone: usize,

@@ -368,7 +368,6 @@ impl Import<'_, '_> {
         Ok(next)
     }
 
-    /// The values of a row in this store.
     fn values(&self, places: &Places, table: &Table, row: &[Cell]) -> Result<Vec<Cell>> {
         let of = |(index, _, column): (usize, &str, &Column)| match (column, &row[index]) {
             (Column::Session, Cell::Integer(old)) => Ok(Cell::Integer(places.session(*old)?.key)),

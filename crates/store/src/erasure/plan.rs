@@ -54,7 +54,6 @@ impl EraseTarget {
         }
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> ErasedTarget {
         match self {
             Self::Part(_) => ErasedTarget::Part,
@@ -69,7 +68,6 @@ impl EraseTarget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReachedMessage {
     pub(crate) id: MessageId,
-    /// The row.
     pub(crate) row: i64,
     pub(crate) kind: MessageKind,
     /// The parts by their numbers; none for all.

@@ -151,7 +151,6 @@ struct PartLoss {
     blobs: BTreeSet<Vec<u8>>,
 }
 
-/// What a message loses.
 pub(super) struct MessageLoss {
     /// The row, as it is before, and its session.
     row: Row,
@@ -200,7 +199,6 @@ impl MessageLoss {
         self.revisions.iter().try_for_each(|revision| opened.open(key, *revision))
     }
 
-    /// The number of parts.
     pub(super) fn part_count(&self) -> i64 {
         i64::try_from(self.parts.len()).unwrap_or(i64::MAX).saturating_add(self.drafts)
     }
@@ -255,7 +253,6 @@ pub(super) fn read_ahead(conn: &Connection, group: &ReachedGroup<'_>) -> Result<
     conn.read_ahead(PROMPT, &prompts.collect::<Vec<_>>())
 }
 
-/// Reads what a message loses.
 pub(super) fn message_loss(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
     let place = (0, 0);
     let lost = message_losses(reader, &vec![(&place, reached)])?.pop();
@@ -433,7 +430,6 @@ impl<'c> OpenedRevisions<'c> {
         self.erasures.keys().copied().collect()
     }
 
-    /// Opens a revision of a session.
     pub(super) fn open(&mut self, key: i64, revision: Revision) -> Result<()> {
         let erasure = self.erasures.get(&key);
         let erasure = erasure.ok_or(Error::Bug("an erasure does not know a session that it reaches"))?;

@@ -204,7 +204,6 @@ impl NewFile {
         &self.path
     }
 
-    /// Syncs the content.
     pub(crate) fn sync(&self) -> Result<()> {
         let file = File::open(&self.path).map_err(|error| failed("open", &self.path, &error))?;
         file.sync_all().map_err(|error| failed("sync", &self.path, &error))

@@ -182,7 +182,6 @@ impl ExaminationMode {
     }
 }
 
-/// An examination in progress.
 struct Examination<'a> {
     mode: ExaminationMode,
     found: &'a mut (dyn FnMut(Diagnosis) + Send),

@@ -9,13 +9,11 @@ use crate::model::ids::MessageId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-/// The key of a session and one of its revisions.
 pub(super) type RevisionKey = (i64, Revision);
 
 /// A run of revisions of a session, and the number of rows that are missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The key of the session.
     pub(super) session: i64,
     pub(super) first: Revision,
     pub(super) last: Revision,
@@ -56,7 +54,6 @@ impl ExpectedRows {
         Ok(())
     }
 
-    /// The key of the session and the revision of a message.
     pub(super) fn revision_key(&self, message: MessageId) -> Option<RevisionKey> {
         self.places.get(&message).map(|(place, _)| *place)
     }
@@ -66,7 +63,6 @@ impl ExpectedRows {
         self.messages.get(&place).copied()
     }
 
-    /// The number of the parts of a message.
     pub(super) fn parts_of(&self, message: MessageId) -> Option<usize> {
         let (_, parts) = self.places.get(&message)?;
         Some(parts + self.closed.get(&message).copied().unwrap_or(0))

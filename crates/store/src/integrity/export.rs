@@ -98,14 +98,12 @@ pub enum ExportPiece {
     Doubt(NamedRow),
 }
 
-/// An exported message.
 struct EmittedMessage {
     place: RevisionKey,
     /// The number of its parts, with those that cannot be read.
     parts: usize,
 }
 
-/// An export in progress.
 struct Export<'a> {
     conn: &'a Connection,
     each: &'a mut (dyn FnMut(ExportPiece) -> std::io::Result<()> + Send),
@@ -163,7 +161,6 @@ pub async fn export(directory: &Path, each: &mut (dyn FnMut(ExportPiece) -> std:
     export.run()
 }
 
-/// The row of an error, if it names one.
 fn named_row(error: &Error) -> Option<(String, String)> {
     match error {
         Error::Corrupt { table, row, .. } if !row.is_empty() => Some(((*table).to_owned(), row.clone())),

@@ -111,7 +111,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     HASH_BEFORE,
 ];
 
-/// The number of sessions.
 pub(crate) fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     let row = reader.one(engine::query(COUNT_SESSIONS))?;
     row.map_or(Ok(0), |row| row.get(0))
@@ -211,7 +210,6 @@ struct RowCounts {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) findings: Vec<Finding>,
-    /// The number of events.
     pub(crate) events: i64,
     /// Content that was verified, in bytes before compression.
     pub(crate) bytes: u64,

@@ -73,7 +73,10 @@ pub(crate) fn insert(tx: &mut Tx<'_>, stored: &StoredToken, by_operator: bool) -
 pub(crate) fn revoke(tx: &mut Tx<'_>, id: AccessTokenId) -> Result<StoredToken> {
     engine::query(REVOKE).bind(id.0.as_bytes().as_slice()).bind(tx.now.0).run(tx.conn)?;
     let row = engine::query(ONE).bind(id.0.as_bytes().as_slice()).optional(tx.conn)?;
-    row.as_ref().map(token_from_row).transpose()?.ok_or_else(|| Error::NotFound { kind: Kind::AccessToken, id: id.to_string() })
+    row.as_ref()
+        .map(token_from_row)
+        .transpose()?
+        .ok_or_else(|| Error::NotFound { kind: Kind::AccessToken, id: id.to_string() })
 }
 
 /// Every token, oldest first. Each tenant has a bounded number of them.

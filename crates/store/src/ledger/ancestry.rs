@@ -126,7 +126,6 @@ impl Ancestry {
         }
     }
 
-    /// The segment of its own rows.
     pub(crate) fn own_segment(&self) -> Segment {
         let first = self.fork_revision.map_or(0, |fork| fork + 1);
         Segment { owner: self.key, first, end: AsOf::Newest }
@@ -159,7 +158,6 @@ impl Ancestry {
         row.map(|row| segment(&row)).transpose()
     }
 
-    /// The segment of the event at `revision`.
     pub(crate) fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
         let own = self.own_segment();
         if revision >= own.first {

@@ -50,7 +50,6 @@ pub struct Seal {
     pub reports_overflow: bool,
 }
 
-/// Appends messages.
 #[derive(Clone)]
 pub(crate) struct Append {
     pub(crate) session: SessionKey,
@@ -656,7 +655,6 @@ impl FinishMessage {
         self.seal(tx, row)
     }
 
-    /// Seals the message in this row.
     pub(crate) fn seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
         let mut sealed = self.add_seal(tx, row)?;
@@ -733,7 +731,6 @@ pub(crate) fn encode(new: AppendInput, caller: &Requester, salt: &Salt) -> Encod
     EncodedMessage { input, original: message, received, reports_overflow, keeps_erased, digests, lacking: None }
 }
 
-/// Encodes an appended part.
 pub(crate) fn encode_new_part(part: &NewPart) -> AppendPart {
     AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part) }))
 }

@@ -235,7 +235,6 @@ pub(crate) fn next_default(reader: &mut Reader<'_>) -> Result<Option<Timestamp>>
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }
 
-/// An approval with its row.
 fn from_row(row: &Row) -> Result<(i64, Approval)> {
     let id = ApprovalId(codec::uuid(row.get("public_id")?)?);
     Ok((row.get("id")?, approval_from_row(row, id).map_err(|error| error.in_row(id))?))

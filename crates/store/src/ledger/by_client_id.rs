@@ -132,7 +132,6 @@ fn rows(
     Ok(found)
 }
 
-/// The client id of the message at a revision.
 fn client_id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<String>> {
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(messages::by_revision(&segment, revision, AsOf::Newest))?;

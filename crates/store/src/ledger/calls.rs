@@ -21,7 +21,6 @@ pub(crate) static INSERTS: [&Insert; 1] = [&CALLS];
 /// The position of a call: session, call id, writer, the revision of its message, the position of its part.
 pub(crate) type CallKey = (i64, String, String, Revision, i64);
 
-/// A call as it is stored.
 #[derive(Clone, Copy)]
 pub(crate) struct CallState {
     pub(crate) message: Uuid,

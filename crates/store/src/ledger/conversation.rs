@@ -21,12 +21,10 @@ const NEWEST: &str = "select revision from message where session_id = ?1 and cla
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_RECORD, NEWEST];
 
-/// A message of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConversationMessage {
     /// The message that stands at the position: the original, or its newest edit.
     pub(crate) id: MessageId,
-    /// The revision of that message.
     pub(crate) revision: Revision,
     /// The position, which is the revision of the original.
     pub(crate) position: Revision,

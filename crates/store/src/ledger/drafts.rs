@@ -122,7 +122,6 @@ const REFUSE: &str = "update draft set body = '', hidden = null, refused = ?2 wh
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN, REFUSE];
 
-/// An existing draft.
 struct ExistingDraft {
     row: i64,
     part: PartId,

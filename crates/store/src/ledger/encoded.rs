@@ -11,7 +11,6 @@ use crate::secrets::Salt;
 use std::collections::HashSet;
 use uuid::Uuid;
 
-/// One encoded message of an append.
 #[derive(Clone)]
 pub(crate) struct EncodedMessage {
     /// The message as the client sent it, for comparison with an existing one.

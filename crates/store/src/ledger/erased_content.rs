@@ -39,7 +39,6 @@ impl<'s> Receipts<'s> {
         Self { salt, tenant }
     }
 
-    /// The salt of digests.
     pub(crate) fn salt(&self) -> &'s Salt {
         self.salt
     }

@@ -90,7 +90,6 @@ pub(crate) struct Head {
     pub(crate) compaction_revision: Revision,
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
-    /// The usage of its replies.
     pub(crate) usage: UsageTotals,
     /// When its messages were written elsewhere.
     pub(crate) origin: Option<OriginTimes>,
@@ -119,7 +118,6 @@ pub(crate) struct Head {
     /// The conditions that make the session due.
     pub(crate) wake: Wake,
     pub(crate) current_job: Option<CompactionId>,
-    /// The run that is active.
     pub(crate) run: Option<ActiveRun>,
     /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
     pub(crate) over_window: Option<OverWindowReason>,
@@ -271,23 +269,19 @@ impl Head {
         ]
     }
 
-    /// The title.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Sets the title.
     pub(crate) fn retitle(&mut self, title: &str) {
         title.clone_into(&mut self.title);
         self.is_described_anew = true;
     }
 
-    /// The metadata.
     pub(crate) fn metadata_json(&self) -> Option<&str> {
         self.metadata_json.as_deref()
     }
 
-    /// Sets the metadata.
     pub(crate) fn set_metadata(&mut self, metadata_json: &str) {
         self.metadata_json = Some(metadata_json.to_owned());
         self.is_described_anew = true;

@@ -488,7 +488,6 @@ pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revi
     Ok(FoundMessage::from_row(&row, AsOf::Newest)?.message.id)
 }
 
-/// The drafts of an open message.
 pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<Draft>> {
     let rows = reader.all(engine::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
     let draft = |row: Row| {

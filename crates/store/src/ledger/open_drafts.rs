@@ -58,7 +58,6 @@ pub enum DraftName {
     Client(String),
 }
 
-/// A draft of an open message.
 pub(crate) struct OpenDraft {
     pub(crate) id: PartId,
     pub(crate) client_id: Option<String>,

@@ -55,7 +55,6 @@ const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank 
 pub(crate) const STATEMENTS: &[&str] =
     &[QUEUE, PARTS, CALL_REVISION, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];
 
-/// A prompt in the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueuedPrompt {
     row: i64,
@@ -102,7 +101,6 @@ pub(crate) fn insert(tx: &mut Tx<'_>, queue: &[QueuedPrompt], row: i64, position
     Ok(())
 }
 
-/// A change of the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangeQueue {
     pub(crate) session: SessionKey,

@@ -74,7 +74,6 @@ struct TenantUse {
     used: Mutex<(ContentUse, i64)>,
 }
 
-/// Uses by tenant.
 pub(crate) type Uses = HashMap<Arc<str>, ContentUse>;
 
 fn day(now: Timestamp) -> i64 {
@@ -151,7 +150,6 @@ impl Quotas {
         }
     }
 
-    /// The quotas with their uses.
     pub(crate) fn all_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
         let held = self.0.get().into_iter().flatten();
         held.map(|(tenant, held)| (tenant.clone(), held.quota, held.use_at(now).0)).collect()
@@ -168,7 +166,6 @@ const NEWEST_REQUESTS: &str = "select r.id, s.tenant, r.usage, r.cost_micros, r.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CONTENT, TENANT, NEWEST_REQUESTS];
 
-/// The tenant of a session.
 pub(crate) fn tenant(reader: &mut Reader<'_>, session: i64) -> Result<String> {
     reader.always(engine::query(TENANT).bind(session))?.get(0)
 }

@@ -168,7 +168,6 @@ impl NewNames {
         self.title.is_none() && self.metadata_json.is_none()
     }
 
-    /// Bytes of content.
     fn bytes(&self) -> i64 {
         described_bytes(self.title.as_deref(), self.metadata_json.as_deref())
     }

@@ -155,7 +155,6 @@ fn from_row(row: &Row) -> Result<(i64, SummaryRequest)> {
     Ok((row.get("job_id")?, request(row)?))
 }
 
-/// The purpose of a request.
 fn purpose(row: &Row) -> Result<Purpose> {
     let id = |name: &str| -> Result<Option<Uuid>> {
         row.get::<Option<Vec<u8>>>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()

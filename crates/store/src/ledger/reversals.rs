@@ -15,7 +15,6 @@ use crate::model::ids::CompactionId;
 use crate::model::layouts::{Redo, Reversal};
 use crate::model::mark::MarkBody;
 
-/// The change of a mark.
 enum Change {
     Compaction(CompactionId),
     Rewrite(Rewrite),
@@ -92,7 +91,6 @@ fn is_of_words(body: &EventBody) -> bool {
     )
 }
 
-/// The change that the mark at a revision made.
 fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, mark: Revision) -> Result<Change> {
     let mut reader = Reader::new(tx.conn);
     let found = marks::session_marks(tx, ancestry.key)?.get(mark);

@@ -11,7 +11,6 @@ use crate::model::{Revision, Seq};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A row of the log.
 pub(crate) struct EventRow {
     pub(crate) seq: Seq,
     pub(crate) session: i64,

@@ -167,7 +167,6 @@ impl<'a> Places<'a> {
         Ok(places)
     }
 
-    /// True if a place is behind another one.
     fn is_behind(&self, place: ListPosition, other: ListPosition) -> bool {
         if self.list.order.is_descending() { place < other } else { place > other }
     }

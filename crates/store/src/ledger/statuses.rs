@@ -163,7 +163,6 @@ impl Rows<'_, '_> {
         Ok(cause)
     }
 
-    /// The id of the message of a revision.
     fn id(&mut self, revision: Revision) -> Result<MessageId> {
         if let Some(known) = self.ids.get(&revision) {
             return Ok(*known);

@@ -61,7 +61,6 @@ pub(crate) struct SubmitPrompt {
 }
 
 impl SubmitPrompt {
-    /// Bytes of its content.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|(_, part)| part.bytes()).sum()
     }

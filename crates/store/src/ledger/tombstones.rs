@@ -30,7 +30,6 @@ pub(crate) const STATEMENTS: &[&str] = &[CLOSE, OF_PAGE, OF_ERASURE, NEWEST, NEW
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&OPEN];
 
-/// What a tombstone commits to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TombstoneCommitment {
     /// The digest of the rows of the revision as they are now.

@@ -217,7 +217,6 @@ pub(crate) struct Tx<'a> {
     /// True once an erasure has taken content.
     pub(crate) erased: EraseExtent,
     rows: Rows,
-    /// The events whose rows are written.
     written_events: Vec<EventRow>,
     /// The events of the current mutation, which have no place in the chain before it ends.
     unlinked: Vec<UnlinkedEvent>,
@@ -228,7 +227,6 @@ pub(crate) struct Tx<'a> {
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
     quotas: &'a Quotas,
-    /// The rules for secrets.
     pub(crate) secrets: &'a Secrets,
     /// What this transaction takes of them.
     uses: Uses,

@@ -48,7 +48,6 @@ struct Membership {
     above: Option<i64>,
 }
 
-/// The project of a session.
 enum Project {
     /// Its metadata name it, or no project.
     Own(Option<Box<str>>),
@@ -88,9 +87,7 @@ pub(crate) fn project_alone(metadata_json: &str) -> String {
 /// What metadata say about where a session belongs, for the columns of its row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// The project.
     pub(crate) project: Option<String>,
-    /// The directory.
     pub(crate) directory: Option<String>,
 }
 

@@ -35,7 +35,6 @@ enum Hold {
     Aside(Connection),
 }
 
-/// A store that is held.
 pub(super) struct HeldPlace {
     hold: Hold,
     /// The place, by a name that does not depend on how it was given.
@@ -140,7 +139,6 @@ impl HeldPlace {
         Ok(Self { hold, name, aside })
     }
 
-    /// The connection to the store.
     pub(super) fn conn(&self) -> &Connection {
         match &self.hold {
             Hold::Held(held) => held.connection(),

@@ -40,7 +40,6 @@ const SAVE: &str = "insert into scrub (id, session_id, start_time, sessions, eve
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[LOAD, CREATED, SAVE];
 
-/// The stored progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Progress {
     /// The last session that the unfinished pass has checked, by key, 0 before the first; none if no pass is unfinished.
@@ -105,7 +104,6 @@ enum StopReason {
     Closed,
 }
 
-/// The task of the scrub.
 struct Task {
     shared: Arc<Shared>,
     options: ScrubOptions,
