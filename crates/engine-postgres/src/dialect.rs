@@ -35,13 +35,13 @@ pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) ->
     let sql = translate_bytes(sql);
     let mut text = String::with_capacity(sql.len() + 16);
     let mut rest = sql.as_str();
-    // Parts of the text between quotes are as they are.
+    // Text between quotes stays.
     let mut is_quoted = false;
     while let Some(next) = rest.chars().next() {
         if next == '\'' {
             is_quoted = !is_quoted;
         }
-        // SQLite has the sign so that it does not prepare a limit anew; here it would make the parameter a float.
+        // The sign keeps SQLite from preparing a limit anew. PostgreSQL would take the parameter for a float.
         if !is_quoted && rest.starts_with("+?") {
             rest = &rest[1..];
             continue;

@@ -24,8 +24,7 @@ mod types {
     pub(super) const NAMES: [u32; 4] = [TEXT, 19, 705, 1043];
 }
 
-/// A character that no text has, by Unicode's own rule. It stands before one that says what it is for, so that all texts can
-/// be stored: PostgreSQL refuses U+0000.
+/// A noncharacter: Unicode reserves it for internal use. It escapes U+0000, which PostgreSQL refuses, and itself.
 const ESCAPE: char = '\u{FDD0}';
 
 /// A text as it is stored.

@@ -22,7 +22,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What of a server still may have bytes of an erasure; none of it can be emptied from outside.
+/// Where a server may still have erased bytes. No client can clean it.
 const KEEPS_ERASED: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
 const CLUSTER: &str = "select (select system_identifier::text from pg_control_system()) || ' ' || current_database()";
 const IS_DURABLE: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
@@ -34,7 +34,7 @@ struct Ownership {
     owner: String,
     /// Time after which the lease ends if nobody renews it.
     ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     trust: Arc<Trust>,
 }
 
@@ -81,12 +81,11 @@ impl Ownership {
         client.close()
     }
 
-    /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
-    /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time in which the
-    /// lease has run out.
+    /// Takes the lease again after a lost connection. The newest event then tells whether the last commit happened.
+    /// Gives up once another daemon has the shard, or after enough time for the lease to run out.
     fn take_again(&self) -> Result<(Connection, TakenShard)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
-        // Until it is taken again, it is not renewed either.
+        // A renewal could succeed on a server that lacks acknowledged events.
         self.trust.doubt();
         for attempt in 0.. {
             if attempt >= attempts && !self.trust.holds() {
@@ -125,7 +124,7 @@ impl Ownership {
     }
 }
 
-/// An ownership that nobody renews once this is dropped: nobody would serve the shard.
+/// Ends the renewals when it is dropped: otherwise the shard stays owned and nobody serves it.
 struct KeptOwnership(Ownership);
 
 impl Drop for KeptOwnership {
@@ -210,8 +209,8 @@ impl HeldStore for HeldShard {
         Ok(())
     }
 
-    /// Compares the newest event with the row of the shard; the statement that took the lease may have waited for a commit that
-    /// it does not see.
+    /// Compares the newest event with the row of the shard. The statement that took the lease may have waited for a
+    /// commit that its snapshot does not show.
     fn settle(&self, newest: Seq, begin_anew: &dyn Fn(&Connection) -> Result<()>) -> Result<()> {
         match self.conn.server::<Client>()?.leased_head() {
             Some(head) if head != newest => {
@@ -335,9 +334,9 @@ struct ShardDatabase {
 }
 
 impl ShardDatabase {
-    /// Connects to the database again, and takes the lease again. Then the newest event is known: of a transaction whose
-    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged; another server
-    /// than before may have.
+    /// Connects and takes the lease again. The newest event then tells the outcome of a commit without an answer. A
+    /// number that is not expected means that the server lost acknowledged events; another server than before may have
+    /// lost some.
     fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
         tracing::warn!("the connection to the database is lost");
         let ownership = &self.ownership.0;
@@ -384,20 +383,20 @@ impl Database for ShardDatabase {
             tracing::error!(what = "another daemon has taken the shard", "the store is no longer where it was");
             self.health.set(WriteState::LeaseLost);
         } else if trust.is_doubted() || self.conn.server().is_ok_and(Client::is_lost) {
-            // Its outcome is in the state of writes.
+            // The state of writes has the outcome.
             drop(self.connect_again(&[newest]));
         }
     }
 
     fn begin(&self) -> Result<()> {
         let client = self.conn.server::<Client>()?;
-        // A doubt about something else is nobody's who commits now.
+        // Clears a doubt about an earlier commit: this one must not report it.
         client.was_doubted();
         client.begin()
     }
 
-    /// A transaction is committed, although its commit had no answer, if its event is there once the lease is taken again. One
-    /// without an event has left nothing by which it can be found.
+    /// After a commit without an answer, the newest event tells whether it happened. A transaction without an event
+    /// leaves no trace, and its outcome stays uncertain.
     fn commit(&mut self, before: Seq, newest: Seq) -> Result<()> {
         let client = self.conn.server::<Client>()?;
         if let Err(error) = client.before_commit(newest) {

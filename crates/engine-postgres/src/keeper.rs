@@ -21,7 +21,7 @@ pub(super) struct Keeper {
     pub(super) owner: String,
     /// Time after which the lease ends if nobody renews it.
     pub(super) ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     pub(super) trust: Arc<Trust>,
 }
 
@@ -51,8 +51,8 @@ impl Keeper {
         }
     }
 
-    /// Renews once, and returns the time until the next renewal. Behind a lost connection there may be another server,
-    /// which lacks events that were acknowledged: the writer looks first.
+    /// Renews once, and returns the time until the next renewal. After a lost connection the server may be another one
+    /// that lacks acknowledged events: the writer compares first.
     fn renew(&self, client: &mut Option<Client>, is_first: &mut bool) -> Result<Duration> {
         let client = match client {
             Some(client) => client,

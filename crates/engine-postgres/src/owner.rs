@@ -17,7 +17,7 @@ pub struct Taker<'t> {
     pub owner: &'t str,
     /// Time after which the lease ends if nobody renews it.
     pub ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     pub trust: &'t Arc<Trust>,
     /// True for a lease that the owner had already.
     pub again: bool,
@@ -59,7 +59,7 @@ impl Client {
         let Some(taken) = taken else { return Ok(None) };
         *epoch = taken.get(0)?;
         trust.acknowledged().attempt(*epoch);
-        // A standby that has this has what was committed before.
+        // A standby that has this row has every earlier commit.
         let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().newest_known()));
         self.heed(warning);
         let Some(fenced) = fenced? else { return Ok(None) };
@@ -77,7 +77,7 @@ impl Client {
         };
         trust.acknowledged().note(&lease);
         trust.acknowledged().note_replicated(taken.get(1)?);
-        // What may lack something is not answered from.
+        // A store that may lack events answers no read.
         if !may_lack {
             trust.extend(sent_ms, ttl);
         }
@@ -85,8 +85,8 @@ impl Client {
         Ok(Some(TakenShard { is_moved, may_lack }))
     }
 
-    /// Writes the epoch into the row of the shard. A transaction of the last owner has that row while it lasts, and is ended
-    /// if it lasts on: then the row says what it committed, or that it did not.
+    /// Writes the epoch into the row of the shard. A transaction of the last owner locks that row; if it lasts too
+    /// long, its backend is ended. The row then tells whether that transaction was committed.
     fn fence(&self, shard: &str, epoch: i64, known: (i64, i64)) -> Result<Option<Row>> {
         let values = || {
             let numbers = [epoch, known.0, known.1].map(Parameter::Integer);
@@ -122,8 +122,8 @@ impl Client {
         self.row(lease::SERVER, &[])?.ok_or(Error::Bug("a server has no name"))?.get(0)
     }
 
-    /// Notes in the transaction that the newest event is known to be on this server. The store lacks nothing from its commit
-    /// on, or has a new identity.
+    /// Notes in the transaction that this server has the newest event. From its commit on the store is complete, or has
+    /// a new identity.
     pub fn note_server(&self) -> Result<()> {
         let Some(Lease { shard, epoch, .. }) = self.lease.borrow().clone() else { return Ok(()) };
         let server = self.server()?;

@@ -13,7 +13,7 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
             "create table search (word text collate \"C\" not null, row_id bigint not null, primary key (word, row_id));\n\
              create index search_row on search (row_id);",
         ),
-        // A row that comes without its key has the one behind the largest, as in SQLite: there is one writer.
+        // A row without a key gets the largest plus one, as in SQLite: there is only one writer.
         (
             r"create table (\w+) \(\s*id integer primary key",
             "create function next_$1() returns bigint language plpgsql as $$$$ \
@@ -60,7 +60,7 @@ pub fn translate(migration: &str) -> String {
     text
 }
 
-/// Drops the foreign keys of the schema, and disables its triggers: rows come in any order, and are removed again.
+/// Drops the foreign keys and disables the triggers: a copy brings rows in any order, and may remove them again.
 pub const UNBIND: &str = "do $do$ declare found record; begin
 for found in select conrelid::regclass as of_table, conname from pg_constraint
         where contype = 'f' and connamespace = current_schema()::regnamespace loop

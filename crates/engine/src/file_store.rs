@@ -254,8 +254,8 @@ impl Database for FileDatabase {
     fn batch_ended(&mut self, bytes: usize) {
         let Self { conn, files, health, checkpoints, gaps, .. } = self;
         checkpoints.note(bytes);
-        // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it: to take
-        // it out after each of many erasures would keep all writes waiting.
+        // Checks clean the files, one of them at once if a caller waits for it. Cleaning after each of many erasures
+        // would hold up all writes.
         checkpoints.run(conn, health, || gaps.note(conn, files.log()));
     }
 

@@ -106,7 +106,8 @@ pub fn make_database(directory: &Path) -> Result<()> {
 
 /// Bytes of the key for drafts.
 pub const DRAFT_KEY_BYTES: usize = 32;
-/// The key for what waits of drafts, which lies beside the store so that no copy of the store has it.
+/// The key for the text of drafts that readers do not see yet. It lies beside the store, so that no copy of the store
+/// has it.
 const DRAFT_KEY: &str = "draft-key";
 
 /// The key for drafts; none if there is no file of it.
@@ -208,7 +209,7 @@ fn make_private(path: PathBuf) -> Result<()> {
     }
 }
 
-/// Makes the file of the search index, unless it is there. It is held to what the store's own files are held to.
+/// Makes the file of the search index unless it exists. The same checks as for the store's own files apply.
 pub fn make_search(directory: &Path) -> Result<()> {
     let path = directory.join(SEARCH);
     for suffix in SUFFIXES {

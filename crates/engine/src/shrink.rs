@@ -15,7 +15,7 @@ fn step_pages(pages: i64, free: i64) -> Option<i64> {
 }
 
 /// Gives pages back in a number of steps at most; `goes_on` is asked before each step but the first. Returns the number of
-/// pages. Files that were made without this ability stays as it is.
+/// pages. A file that was made without this ability keeps its size.
 pub(super) fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
     let mut given = 0;
     loop {

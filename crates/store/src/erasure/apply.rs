@@ -80,7 +80,7 @@ pub(crate) struct Erase {
     pub(crate) expected: ErasePrecondition,
 }
 
-/// What refuses an erasure unless it is as it was at a revision.
+/// What must be unchanged since a revision, or else the erasure is refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ErasePrecondition {
     /// History, marks, policy and window.
@@ -153,8 +153,8 @@ pub(crate) fn preview(
     Ok((Sizes { forks: sizes.forks, ..sizes + before }, false))
 }
 
-/// The drafts that an erasure closes before it takes them, as the parts that they would be, by the rows of their messages;
-/// none for an erasure that has closed them.
+/// Open drafts that an erasure will close first, as the parts that they will become, by the rows of their messages.
+/// Empty once they are closed.
 #[derive(Default)]
 struct Drafts(HashMap<i64, Vec<EncodedPart>>);
 
