@@ -62,7 +62,7 @@ pub use history::History;
 pub use index::Index;
 pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
 pub use integrity::doctor::{Diagnosis, DoctorTotals, ExaminationMode, examine};
-pub use integrity::export::{ExportPiece, Gap, NamedRow, export};
+pub use integrity::export::{ExportItem, Gap, NamedRow, export};
 #[doc(hidden)]
 pub use integrity::log_check::Finding;
 pub use integrity::reread::{DiskForm, reread};

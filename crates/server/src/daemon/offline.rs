@@ -36,13 +36,13 @@ pub async fn export(
 ) -> Result<(), store::Error> {
     let mut convert = |piece| {
         each(match piece {
-            store::ExportPiece::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),
-            store::ExportPiece::Message(session, message) => {
+            store::ExportItem::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),
+            store::ExportItem::Message(session, message) => {
                 Exported::Message(session, Box::new(grpc::stored_message(*message)))
             }
-            store::ExportPiece::Lost(lost) => Exported::Lost(lost),
-            store::ExportPiece::Gap(gap) => Exported::Gap(gap),
-            store::ExportPiece::Doubt(doubt) => Exported::Doubt(doubt),
+            store::ExportItem::Lost(lost) => Exported::Lost(lost),
+            store::ExportItem::Gap(gap) => Exported::Gap(gap),
+            store::ExportItem::Doubt(doubt) => Exported::Doubt(doubt),
         })
     };
     store::export(directory, &mut convert).await

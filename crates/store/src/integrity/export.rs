@@ -84,7 +84,7 @@ pub struct Gap {
 
 /// A piece of an export.
 #[derive(Debug)]
-pub enum ExportPiece {
+pub enum ExportItem {
     /// A session.
     Session(Box<Session>),
     /// A message of a session, which is given by its id, or else by its key. Those of a session come in their order,
@@ -106,7 +106,7 @@ struct EmittedMessage {
 
 struct Export<'a> {
     conn: &'a Connection,
-    each: &'a mut (dyn FnMut(ExportPiece) -> std::io::Result<()> + Send),
+    each: &'a mut (dyn FnMut(ExportItem) -> std::io::Result<()> + Send),
     /// The ids of the sessions, by key.
     ids: HashMap<i64, SessionId>,
     /// The ids by the index, where it has others than the rows.
@@ -128,7 +128,7 @@ struct Export<'a> {
 }
 
 /// Exports the store in a directory, which no daemon may have; `each` gets each piece. The store is not changed.
-pub async fn export(directory: &Path, each: &mut (dyn FnMut(ExportPiece) -> std::io::Result<()> + Send)) -> Result<()> {
+pub async fn export(directory: &Path, each: &mut (dyn FnMut(ExportItem) -> std::io::Result<()> + Send)) -> Result<()> {
     let directory = files::plain(directory)?;
     let path = directory.join(DATABASE);
     let bytes = std::fs::metadata(&path).map_err(|error| Error::Open(format!("{}: {error}", path.display())))?.len();
@@ -180,7 +180,7 @@ impl Export<'_> {
         self.chains()
     }
 
-    fn give(&mut self, piece: ExportPiece) -> Result<()> {
+    fn give(&mut self, piece: ExportItem) -> Result<()> {
         (self.each)(piece).map_err(|error| Error::CopyFailed(format!("the export cannot be written: {error}")))
     }
 
@@ -192,7 +192,7 @@ impl Export<'_> {
         let session = place.map(|(session, _)| self.name(session)).unwrap_or_default();
         let revision = place.map(|(_, revision)| revision);
         self.named.extend(place);
-        self.give(ExportPiece::Lost(NamedRow { table, row, session, revision, reason: error.to_string() }))
+        self.give(ExportItem::Lost(NamedRow { table, row, session, revision, reason: error.to_string() }))
     }
 
     fn record_doubt(
@@ -205,7 +205,7 @@ impl Export<'_> {
         self.named.insert((session, revision));
         let session = self.name(session);
         let table = table.to_owned();
-        self.give(ExportPiece::Doubt(NamedRow { table, row, session, revision: Some(revision), reason }))
+        self.give(ExportItem::Doubt(NamedRow { table, row, session, revision: Some(revision), reason }))
     }
 
     fn record_gap(&mut self, table: &str, run: Run, reason: &str) -> Result<()> {
@@ -217,7 +217,7 @@ impl Export<'_> {
             count: Some(run.rows),
             reason: reason.to_owned(),
         };
-        self.give(ExportPiece::Gap(gap))
+        self.give(ExportItem::Gap(gap))
     }
 
     /// Names the rows of a table that cannot be read and of which no index says whether they are there.
@@ -237,7 +237,7 @@ impl Export<'_> {
             let reason = "the table and its index cannot be read here, so the number of rows is not known".to_owned();
             let rows = format!("{first} to {last}");
             let (table, session) = (table.to_owned(), String::new());
-            self.give(ExportPiece::Gap(Gap { table, rows, session, revisions: None, count: None, reason }))?;
+            self.give(ExportItem::Gap(Gap { table, rows, session, revisions: None, count: None, reason }))?;
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ impl Export<'_> {
             Ok(session) => session,
         };
         self.heads.insert(key, (session.fork.map_or(0, |(_, at)| at), session.revision));
-        self.give(ExportPiece::Session(Box::new(session)))
+        self.give(ExportItem::Session(Box::new(session)))
     }
 
     /// Reads the log. Returns the numbers of its events.
@@ -362,7 +362,7 @@ impl Export<'_> {
             let reason = format!("the message is also in row {row}, at revision {}", message.revision);
             self.record_doubt("message", message.id.to_string(), first.place, reason)?;
         }
-        self.give(ExportPiece::Message(self.name(owner), Box::new(message)))?;
+        self.give(ExportItem::Message(self.name(owner), Box::new(message)))?;
         lost.iter().try_for_each(|error| self.record_lost("part", row, Some(place), error))
     }
 
@@ -379,7 +379,7 @@ impl Export<'_> {
                 count: Some(1),
                 reason: "events or messages belong to a session that is not there".to_owned(),
             };
-            self.give(ExportPiece::Gap(gap))?;
+            self.give(ExportItem::Gap(gap))?;
         }
         Ok(())
     }
@@ -415,7 +415,7 @@ impl Export<'_> {
                 count: Some(last - first + 1),
                 reason: "numbers of the log are dense, and these have no event".to_owned(),
             };
-            self.give(ExportPiece::Gap(gap))?;
+            self.give(ExportItem::Gap(gap))?;
         }
         Ok(())
     }

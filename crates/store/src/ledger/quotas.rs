@@ -66,9 +66,9 @@ impl AddAssign for ContentUse {
 
 /// The tenants that have such quotas, with what they use.
 #[derive(Default)]
-pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, TenantUse>>);
+pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, MeteredQuota>>);
 
-struct TenantUse {
+struct MeteredQuota {
     quota: ContentQuota,
     /// The use, and the day for which it counts requests.
     used: Mutex<(ContentUse, i64)>,
@@ -80,7 +80,7 @@ fn day(now: Timestamp) -> i64 {
     now.0.div_euclid(DAY_MICROS)
 }
 
-impl TenantUse {
+impl MeteredQuota {
     /// The use at a time.
     fn use_at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl TenantUse {
 }
 
 impl Quotas {
-    fn tenant_use(&self, tenant: &str) -> Option<&TenantUse> {
+    fn metered(&self, tenant: &str) -> Option<&MeteredQuota> {
         self.0.get()?.get(tenant)
     }
 
@@ -106,14 +106,14 @@ impl Quotas {
     pub(crate) fn hold(&self, quotas: HashMap<Arc<str>, ContentQuota>, uses: &Uses, now: Timestamp) {
         let held = quotas.into_iter().map(|(tenant, quota)| {
             let used = uses.get(&tenant).copied().unwrap_or_default();
-            (tenant, TenantUse { quota, used: Mutex::new((used, day(now))) })
+            (tenant, MeteredQuota { quota, used: Mutex::new((used, day(now))) })
         });
         drop(self.0.set(held.collect()));
     }
 
     /// Refuses more bytes than the tenant's quota has left.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.tenant_use(tenant) else { return Ok(()) };
+        let Some(held) = self.metered(tenant) else { return Ok(()) };
         match held.quota.bytes {
             Some(limit) if held.use_at(now).0.bytes.saturating_add(bytes) > limit => {
                 Err(Error::QuotaExceeded { quota: "bytes", limit })
@@ -124,7 +124,7 @@ impl Quotas {
 
     /// Refuses more sessions than the tenant's quota has left.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.tenant_use(tenant) else { return Ok(()) };
+        let Some(held) = self.metered(tenant) else { return Ok(()) };
         match held.quota.sessions {
             Some(limit) if held.use_at(now).0.sessions.saturating_add(count) > limit => {
                 Err(Error::QuotaExceeded { quota: "sessions", limit })
@@ -135,7 +135,7 @@ impl Quotas {
 
     /// True if requests to models may be sent for the tenant's sessions.
     pub(crate) fn may_ask(&self, tenant: &str, now: Timestamp) -> bool {
-        let Some(held) = self.tenant_use(tenant) else { return true };
+        let Some(held) = self.metered(tenant) else { return true };
         let used = held.use_at(now).0;
         held.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
             && held.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
@@ -144,7 +144,7 @@ impl Quotas {
     /// Counts what a transaction took, once it is committed.
     pub(crate) fn committed(&self, uses: &Uses, now: Timestamp) {
         for (tenant, more) in uses {
-            if let Some(held) = self.tenant_use(tenant) {
+            if let Some(held) = self.metered(tenant) {
                 held.use_at(now).0 += *more;
             }
         }
