@@ -502,9 +502,9 @@ impl Client {
 
     fn cache_statement(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<BatchStatement> {
         let mut all = self.of_many.borrow_mut();
-        let known = Arc::new(BatchStatement { number: all.len(), table: dialect::table(key), form, kinds });
-        all.insert(key, Arc::clone(&known));
-        known
+        let statement = Arc::new(BatchStatement { number: all.len(), table: dialect::table(key), form, kinds });
+        all.insert(key, Arc::clone(&statement));
+        statement
     }
 
     /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows, and of two changes of
@@ -538,8 +538,8 @@ impl Client {
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
         let numbers = (all.is_some(), numbers);
-        let known = self.together.borrow().get(&numbers).map(Arc::clone);
-        let text = match known {
+        let cached = self.together.borrow().get(&numbers).map(Arc::clone);
+        let text = match cached {
             Some(text) => text,
             None => {
                 let mut first = 1;

@@ -55,9 +55,9 @@ impl Client {
         let was_trusted = trust.holds();
         let sent_ms = lease::now_ms();
         let take = if again { lease::TAKE_AGAIN } else { lease::TAKE };
-        let taken = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
-        let Some(taken) = taken else { return Ok(None) };
-        *epoch = taken.get(0)?;
+        let lease_row = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
+        let Some(lease_row) = lease_row else { return Ok(None) };
+        *epoch = lease_row.get(0)?;
         trust.acknowledged().attempt(*epoch);
         // A standby that has this row has every earlier commit.
         let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().newest_known()));
@@ -76,7 +76,7 @@ impl Client {
             server,
         };
         trust.acknowledged().note(&lease);
-        trust.acknowledged().note_replicated(taken.get(1)?);
+        trust.acknowledged().note_replicated(lease_row.get(1)?);
         // A store that may lack events answers no read.
         if !may_lack {
             trust.extend(sent_ms, ttl);
@@ -109,12 +109,12 @@ impl Client {
     }
 
     fn row(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>> {
-        let mut found = None;
+        let mut first_row = None;
         self.for_each(sql, parameters, |row| {
-            found = Some(row);
+            first_row = Some(row);
             false
         })?;
-        Ok(found)
+        Ok(first_row)
     }
 
     /// The server, and the timeline on which it writes.

@@ -147,8 +147,8 @@ struct FileEngine {
 
 impl FileEngine {
     fn bytes_of(&self, name: &str) -> i64 {
-        let found = std::fs::metadata(self.directory.join(name));
-        found.map_or(0, |found| i64::try_from(found.len()).unwrap_or(i64::MAX))
+        let metadata = std::fs::metadata(self.directory.join(name));
+        metadata.map_or(0, |metadata| i64::try_from(metadata.len()).unwrap_or(i64::MAX))
     }
 }
 

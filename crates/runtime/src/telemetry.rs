@@ -29,10 +29,10 @@ const SELDOM_SECONDS: u64 = 60;
 
 /// Starts logging for this process. Later calls have no effect.
 pub fn start() {
-    let given = EnvFilter::try_from_env(FILTER_VARIABLE);
-    let lines = Lines { are_all_written: given.is_ok() };
+    let filter = EnvFilter::try_from_env(FILTER_VARIABLE);
+    let lines = Lines { are_all_written: filter.is_ok() };
     let logging = tracing_subscriber::fmt()
-        .with_env_filter(given.unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new("info")))
         // Colours are escape sequences, and those of the log would look like those of a client.
         .with_ansi(false)
         .with_writer(lines)

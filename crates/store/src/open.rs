@@ -81,10 +81,10 @@ impl Store {
         let directory = files::plain(&directory)?;
         let claimed = connect::claim(&directory).await?;
         files::check_not_aside(&directory, claimed.1)?;
-        let held = Box::new(HeldFiles::open(&directory, durability, claimed)?);
+        let held_files = Box::new(HeldFiles::open(&directory, durability, claimed)?);
         let keys = directory.clone();
         // The lock is the database's, which gives it back when the writer has ended.
-        Self::start(held, clock, Parts { directory, keys, readers: limits::READERS, lock: None })
+        Self::start(held_files, clock, Parts { directory, keys, readers: limits::READERS, lock: None })
     }
 
     /// Opens a shard of a server's database, once this daemon has its lease: waits as long as another one has it. The
@@ -127,14 +127,14 @@ impl Store {
         let directory = files::plain(&directory)?;
         let (lock, _) = connect::claim(&directory).await?;
         let owner = format!("{daemon}.{}", fresh_id().simple());
-        let held = match take_lease(&shard, owner, ttl).await {
-            Ok(Some(held)) => held,
+        let held_store = match take_lease(&shard, owner, ttl).await {
+            Ok(Some(held_store)) => held_store,
             Ok(None) | Err(Error::Busy(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let giving_back = held.giving_back();
+        let giving_back = held_store.giving_back();
         let parts = Parts { directory, keys, readers, lock: Some(lock) };
-        let opened = alone(move || Self::start(held, clock, parts)).await;
+        let opened = alone(move || Self::start(held_store, clock, parts)).await;
         // Another daemon may be able to open it.
         if opened.is_err()
             && let Err(error) = alone(giving_back).await

@@ -58,8 +58,8 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
 /// The bytes of a backup. A database with a log beside it is refused: a part of its content is in the log.
 fn check_backup(path: &Path) -> Result<i64> {
     let refused = |why: String| Error::PathInvalid(format!("{} {why}", path.display()));
-    let found = std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    if !found.is_file() {
+    let metadata = std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    if !metadata.is_file() {
         return Err(refused("is not a file".to_owned()));
     }
     let mut log = path.as_os_str().to_owned();
@@ -70,7 +70,7 @@ fn check_backup(path: &Path) -> Result<i64> {
     if !files::is_store(path).map_err(|error| refused(format!("cannot be read: {error}")))? {
         return Err(refused("is not a backup of a store".to_owned()));
     }
-    Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
+    Ok(i64::try_from(metadata.len()).unwrap_or(i64::MAX))
 }
 
 fn check_empty(directory: &Path) -> Result<()> {

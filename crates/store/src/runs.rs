@@ -101,8 +101,8 @@ impl Runs {
         limit: i64,
     ) -> Result<Vec<(SessionKey, Run)>> {
         let root = root.map(|key| key.0);
-        let found = self.0.reading(|reader| runs::all_active(reader, root, below, limit)).await?;
-        Ok(found.into_iter().map(|(key, run)| (SessionKey(key), run)).collect())
+        let runs = self.0.reading(|reader| runs::all_active(reader, root, below, limit)).await?;
+        Ok(runs.into_iter().map(|(key, run)| (SessionKey(key), run)).collect())
     }
 
     /// Adds a prompt to the queue. The receipt has its id.

@@ -62,10 +62,10 @@ impl State {
 
     /// Makes holders give up until this number of bytes fits, the one without progress for the longest time first.
     fn reclaim(&mut self, bytes: usize, bytes_max: usize) {
-        let held = self.held - self.leaving;
-        let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
+        let reserved = self.held - self.leaving;
+        let mut wanted = reserved.saturating_add(bytes).saturating_sub(bytes_max);
         // Holders with progress are spared up to a bound.
-        let mut urgent = held.saturating_sub(bytes_max.saturating_mul(OVERFULL));
+        let mut urgent = reserved.saturating_sub(bytes_max.saturating_mul(OVERFULL));
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         for holder in self.holders.values_mut() {
             if wanted == 0 || (urgent == 0 && holder.since.elapsed() < timeout) {
@@ -111,18 +111,18 @@ impl MemoryBudget {
     /// Holds bytes that exist already, without waiting.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Reservation {
         let mut state = self.state();
-        let held = self.admit(&mut state, bytes);
+        let reservation = self.admit(&mut state, bytes);
         state.reclaim(0, self.bytes_max);
-        held
+        reservation
     }
 
     /// Holds bytes if there is room for them, until they are let go of: their holder is not asked to give up.
     pub fn try_hold(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let mut state = self.state();
-        let held = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
+        let reservation = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
         drop(state);
-        held.exempt();
-        Some(held)
+        reservation.exempt();
+        Some(reservation)
     }
 
     /// Waits for free memory, at most for `wait`; none after that.

@@ -38,16 +38,16 @@ impl Room {
 
     /// Takes a part of the room; none if that is more than the share's.
     pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<TakenRoom> {
-        let mut held = self.used();
-        let free = self.size.saturating_sub(held.all);
-        let of_tenant = held.tenants.get(&share.tenant);
+        let mut used = self.used();
+        let free = self.size.saturating_sub(used.all);
+        let of_tenant = used.tenants.get(&share.tenant);
         let by_tenant = of_tenant.map_or(0, |tenant| tenant.all);
         let by_token = of_tenant.and_then(|tenant| tenant.tokens.get(&share.token)).copied().unwrap_or_default();
         if by_token.saturating_add(size) > free.saturating_sub(by_tenant) {
             return None;
         }
-        held.all += size;
-        let tenant = held.tenants.entry(share.tenant.clone()).or_default();
+        used.all += size;
+        let tenant = used.tenants.entry(share.tenant.clone()).or_default();
         tenant.all += size;
         *tenant.tokens.entry(share.token.clone()).or_default() += size;
         Some(TakenRoom { room: self.clone(), share: share.clone(), size })
@@ -62,9 +62,9 @@ impl Room {
 impl Drop for TakenRoom {
     fn drop(&mut self) {
         let Self { room, share, size } = self;
-        let mut held = room.used();
-        held.all -= *size;
-        let Some(tenant) = held.tenants.get_mut(&share.tenant) else { return };
+        let mut used = room.used();
+        used.all -= *size;
+        let Some(tenant) = used.tenants.get_mut(&share.tenant) else { return };
         tenant.all -= *size;
         if let Some(of_token) = tenant.tokens.get_mut(&share.token) {
             *of_token -= *size;
@@ -73,7 +73,7 @@ impl Drop for TakenRoom {
             }
         }
         if tenant.tokens.is_empty() {
-            held.tenants.remove(&share.tenant);
+            used.tenants.remove(&share.tenant);
         }
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         let late: Vec<TakenRoom> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
         assert_eq!(late.len(), 100, "nobody finds it full");
         drop((one, other, quiet, late));
-        let held = room.used();
-        assert!(held.all == 0 && held.tenants.is_empty());
+        let used = room.used();
+        assert!(used.all == 0 && used.tenants.is_empty());
     }
 }

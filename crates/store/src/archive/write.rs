@@ -243,11 +243,11 @@ impl PageWriter {
 
     /// Notes the blobs of a part: its body, and its media.
     fn refer_of(&mut self, reader: &mut Reader<'_>, session: i64, mut part: StoredPart) -> Result<()> {
-        let mut found: Vec<Vec<u8>> = part.blob_hash.iter().cloned().collect();
+        let mut hashes: Vec<Vec<u8>> = part.blob_hash.iter().cloned().collect();
         if WITH_MEDIA.contains(&part.kind) {
-            found.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part)?)?);
+            hashes.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part)?)?);
         }
-        self.wanted.entry("blob").or_default().extend(found);
+        self.wanted.entry("blob").or_default().extend(hashes);
         Ok(())
     }
 

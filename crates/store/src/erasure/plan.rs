@@ -346,16 +346,16 @@ impl Plan {
     /// Adds what a session has from messages that lose content: what replaced them, and summaries of them.
     fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<SessionReach> {
         let ancestry = ancestry::by_key(reader, key)?;
-        let mut found = SessionReach { ranges, void: BTreeSet::new() };
+        let mut reach = SessionReach { ranges, void: BTreeSet::new() };
         // What is derived is younger than what it is derived from, and its mark younger than both.
         for mark in marks::read_all(reader, &ancestry)? {
-            let mut derived = derived(&mark, &found.ranges, self.kind);
+            let mut derived = derived(&mark, &reach.ranges, self.kind);
             if let MarkBody::Compacted(compacted) = &mark.body {
-                if derived.is_empty() && !found.void.is_empty() && goes_on(reader, &ancestry, compacted, &found)? {
+                if derived.is_empty() && !reach.void.is_empty() && goes_on(reader, &ancestry, compacted, &reach)? {
                     derived.push(compacted.summary);
                 }
                 if !derived.is_empty() {
-                    found.void.insert(mark.revision);
+                    reach.void.insert(mark.revision);
                 }
             }
             if derived.is_empty() {
@@ -365,10 +365,10 @@ impl Plan {
             let own: Vec<RevisionRange> = derived.iter().copied().filter(is_own).map(point).collect();
             let is_derived = !matches!(mark.body, MarkBody::Edited { .. });
             self.add(reader, key, &own, None, is_derived)?;
-            found.ranges.extend(derived.into_iter().map(point));
-            found.ranges = union(std::mem::take(&mut found.ranges));
+            reach.ranges.extend(derived.into_iter().map(point));
+            reach.ranges = union(std::mem::take(&mut reach.ranges));
         }
-        Ok(found)
+        Ok(reach)
     }
 }
 

@@ -83,8 +83,8 @@ impl ExpectedRows {
         if revisions.is_empty() {
             return Vec::new();
         }
-        let known = self.events.range((session, *revisions.start())..=(session, *revisions.end()));
-        missing(known.map(|(_, revision)| *revision), revisions.clone())
+        let revisions_with_events = self.events.range((session, *revisions.start())..=(session, *revisions.end()));
+        missing(revisions_with_events.map(|(_, revision)| *revision), revisions.clone())
             .into_iter()
             .map(|(first, last)| Run { session, first, last, rows: (last - first).saturating_add(1) })
             .collect()

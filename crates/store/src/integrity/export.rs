@@ -341,9 +341,9 @@ impl Export<'_> {
         let rows: Vec<i64> = failed.iter().map(|(row, _)| *row).collect();
         let expected = &self.expected;
         let parts_of = |message: &Message| expected.parts_of(message.id);
-        let mut found = rescue::scanned_messages(&mut Reader::new(self.conn), &rows, &parts_of);
+        let mut messages = rescue::scanned_messages(&mut Reader::new(self.conn), &rows, &parts_of);
         for (row, error) in failed {
-            match found.remove(row) {
+            match messages.remove(row) {
                 Some(Ok(rescued)) => self.message(*row, rescued)?,
                 Some(Err(_)) | None => self.record_lost("message", *row, self.places.get(row).copied(), error)?,
             }
@@ -369,8 +369,8 @@ impl Export<'_> {
     /// Sessions that events or messages have, and of which there is no row.
     fn unknown_sessions(&mut self) -> Result<()> {
         let of_messages = self.messages.values().map(|emitted| emitted.place.0);
-        let known = self.expected.sessions().into_iter().chain(of_messages).collect::<BTreeSet<i64>>();
-        for key in known.into_iter().filter(|key| !self.sessions.contains(key)).collect::<Vec<_>>() {
+        let sessions = self.expected.sessions().into_iter().chain(of_messages).collect::<BTreeSet<i64>>();
+        for key in sessions.into_iter().filter(|key| !self.sessions.contains(key)).collect::<Vec<_>>() {
             let gap = Gap {
                 table: "session".to_owned(),
                 rows: key.to_string(),

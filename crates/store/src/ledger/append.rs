@@ -129,18 +129,18 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
         return Ok(existing);
     }
     let list = List::of_texts(wanted);
-    let mut known = std::collections::HashMap::new();
+    let mut stored_ids = std::collections::HashMap::new();
     // A fork's history begins with its inherited messages.
     let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
     for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
         for row in engine::query(statement).bind(key).bind(list.clone()).all(tx.conn)? {
-            known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
+            stored_ids.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
         }
     }
     for (slot, message) in existing.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
             // What this transaction added is newer.
-            *slot = tx.fresh_client(key, client_id).or_else(|| known.get(client_id).copied());
+            *slot = tx.fresh_client(key, client_id).or_else(|| stored_ids.get(client_id).copied());
         }
     }
     Ok(existing)

@@ -151,11 +151,11 @@ fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
 }
 
 fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<BlobUses> {
-    let mut found = Vec::new();
+    let mut uses = Vec::new();
     for part in parts {
-        found.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
+        uses.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
     }
-    Ok(found)
+    Ok(uses)
 }
 
 /// Records the uses of all rows of a statement behind a row, page by page. Returns an error for each row that cannot be

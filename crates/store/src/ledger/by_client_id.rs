@@ -103,7 +103,7 @@ fn rows(
         Order::OldestFirst => FORWARD,
         Order::NewestFirst => BACKWARD,
     };
-    let mut found = Vec::new();
+    let mut messages = Vec::new();
     for (segment, has_messages) in ancestry.all_segments(reader)? {
         let (last, seen) = (segment.last_to(at), segment.end.min(AsOf::At(at)));
         if !has_messages || segment.first > last {
@@ -120,16 +120,16 @@ fn rows(
             .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(i64::try_from(count).unwrap_or(i64::MAX));
         for row in reader.all(query)? {
-            found.push((FoundMessage::from_row(&row, seen)?, seen));
+            messages.push((FoundMessage::from_row(&row, seen)?, seen));
         }
     }
     let place = |(found, _): &(FoundMessage, AsOf)| (found.message.client_id.clone(), found.message.revision);
-    found.sort_by_cached_key(place);
+    messages.sort_by_cached_key(place);
     if order == Order::NewestFirst {
-        found.reverse();
+        messages.reverse();
     }
-    found.truncate(count);
-    Ok(found)
+    messages.truncate(count);
+    Ok(messages)
 }
 
 fn client_id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<String>> {

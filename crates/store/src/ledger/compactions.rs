@@ -282,13 +282,14 @@ fn write_prune(
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
     let wanted = List::of_bytes(parts.iter().map(|(message, ..)| message.0.as_bytes().as_slice()));
-    let mut found = HashMap::new();
+    let mut message_rows = HashMap::new();
     for row in engine::query(MESSAGE_ROWS).bind(wanted).all(tx.conn)? {
-        found.insert(MessageId(codec::uuid(row.get(0)?)?), row.get::<i64>(1)?);
+        message_rows.insert(MessageId(codec::uuid(row.get(0)?)?), row.get::<i64>(1)?);
     }
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, truncation) in &parts {
-        let row = *found.get(message).ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
+        let row =
+            *message_rows.get(message).ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
         rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.

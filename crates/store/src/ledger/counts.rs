@@ -79,19 +79,19 @@ pub(crate) fn stored_counts(
     messages: &[MessageId],
 ) -> Result<HashMap<MessageId, Counts>> {
     let number = number(counting);
-    let mut found = HashMap::with_capacity(messages.len());
+    let mut counts = HashMap::with_capacity(messages.len());
     for query in [OF_APPEND, KEPT] {
-        let missing = messages.iter().filter(|id| !found.contains_key(*id));
+        let missing = messages.iter().filter(|id| !counts.contains_key(*id));
         let wanted: Vec<&[u8]> = missing.map(|id| id.0.as_bytes().as_slice()).collect();
         if wanted.is_empty() {
             break;
         }
         let list = List::of_bytes(wanted);
         for row in reader.all(engine::query(query).bind(number).bind(list))? {
-            found.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
+            counts.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
         }
     }
-    Ok(found)
+    Ok(counts)
 }
 
 /// Stores the counts of sealed messages, in place of earlier ones.

@@ -51,12 +51,13 @@ pub(super) fn keep_erased(
         let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
         hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
     }
-    let known = erased_content::existing_receipts(conn, &hashes.concat().concat())?;
-    if known.is_empty() {
+    let erased_hashes = erased_content::existing_receipts(conn, &hashes.concat().concat())?;
+    if erased_hashes.is_empty() {
         return Ok(erased);
     }
     for (hashes, message) in hashes.iter().zip(keeping) {
-        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
+        let is_known =
+            |part: &Vec<erased_content::Hash>| part.iter().any(|hash| erased_hashes.contains(hash.as_slice()));
         let parts: Vec<bool> = hashes.iter().map(is_known).collect();
         if parts.contains(&true) {
             message.erase(parts, receipts.salt());
@@ -93,9 +94,9 @@ impl EncodedMessage {
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let id = self.input.id;
         let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);
-        let kept = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
-        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
-        let kept: Vec<_> = kept.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
-        erased_content::add(tx.conn, &kept)
+        let hashes = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
+        let hashes = hashes.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
+        let hashes: Vec<_> = hashes.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
+        erased_content::add(tx.conn, &hashes)
     }
 }

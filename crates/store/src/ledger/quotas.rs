@@ -104,18 +104,18 @@ impl Quotas {
 
     /// Holds tenants to quotas from now on. Later calls have no effect.
     pub(crate) fn hold(&self, quotas: HashMap<Arc<str>, ContentQuota>, uses: &Uses, now: Timestamp) {
-        let held = quotas.into_iter().map(|(tenant, quota)| {
+        let metered = quotas.into_iter().map(|(tenant, quota)| {
             let used = uses.get(&tenant).copied().unwrap_or_default();
             (tenant, MeteredQuota { quota, used: Mutex::new((used, day(now))) })
         });
-        drop(self.0.set(held.collect()));
+        drop(self.0.set(metered.collect()));
     }
 
     /// Refuses more bytes than the tenant's quota has left.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.metered(tenant) else { return Ok(()) };
-        match held.quota.bytes {
-            Some(limit) if held.use_at(now).0.bytes.saturating_add(bytes) > limit => {
+        let Some(metered) = self.metered(tenant) else { return Ok(()) };
+        match metered.quota.bytes {
+            Some(limit) if metered.use_at(now).0.bytes.saturating_add(bytes) > limit => {
                 Err(Error::QuotaExceeded { quota: "bytes", limit })
             }
             _ => Ok(()),
@@ -124,9 +124,9 @@ impl Quotas {
 
     /// Refuses more sessions than the tenant's quota has left.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.metered(tenant) else { return Ok(()) };
-        match held.quota.sessions {
-            Some(limit) if held.use_at(now).0.sessions.saturating_add(count) > limit => {
+        let Some(metered) = self.metered(tenant) else { return Ok(()) };
+        match metered.quota.sessions {
+            Some(limit) if metered.use_at(now).0.sessions.saturating_add(count) > limit => {
                 Err(Error::QuotaExceeded { quota: "sessions", limit })
             }
             _ => Ok(()),
@@ -135,24 +135,24 @@ impl Quotas {
 
     /// True if requests to models may be sent for the tenant's sessions.
     pub(crate) fn may_ask(&self, tenant: &str, now: Timestamp) -> bool {
-        let Some(held) = self.metered(tenant) else { return true };
-        let used = held.use_at(now).0;
-        held.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
-            && held.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
+        let Some(metered) = self.metered(tenant) else { return true };
+        let used = metered.use_at(now).0;
+        metered.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
+            && metered.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
     }
 
     /// Counts what a transaction took, once it is committed.
     pub(crate) fn committed(&self, uses: &Uses, now: Timestamp) {
         for (tenant, more) in uses {
-            if let Some(held) = self.metered(tenant) {
-                held.use_at(now).0 += *more;
+            if let Some(metered) = self.metered(tenant) {
+                metered.use_at(now).0 += *more;
             }
         }
     }
 
     pub(crate) fn all_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
-        let held = self.0.get().into_iter().flatten();
-        held.map(|(tenant, held)| (tenant.clone(), held.quota, held.use_at(now).0)).collect()
+        let metered = self.0.get().into_iter().flatten();
+        metered.map(|(tenant, metered)| (tenant.clone(), metered.quota, metered.use_at(now).0)).collect()
     }
 }
 

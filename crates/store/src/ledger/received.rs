@@ -150,8 +150,8 @@ fn receipts_of_part(receipts: &Receipts<'_>, part: PartId, sent: &NewPart) -> Ve
 
 /// True if there is a receipt among each of these.
 fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
-    let known = erased_content::existing_receipts(tx.conn, &wanted.concat())?;
-    Ok(wanted.iter().all(|any| any.iter().any(|hash| known.contains(hash.as_slice()))))
+    let erased_hashes = erased_content::existing_receipts(tx.conn, &wanted.concat())?;
+    Ok(wanted.iter().all(|any| any.iter().any(|hash| erased_hashes.contains(hash.as_slice()))))
 }
 
 /// True if a message that is sent again equals a stored one in what no rule changes and no erasure takes.

@@ -219,10 +219,10 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewP
         digests.iter().map(|digest| receipts.of_edit(client_id, digest)).collect()
     };
     let hashes: Vec<_> = parts.iter().map(|(part, _)| hashes(part)).collect();
-    let known = erased_content::existing_receipts(tx.conn, &hashes.concat())?;
+    let erased_hashes = erased_content::existing_receipts(tx.conn, &hashes.concat())?;
     let mut erased = 0;
     for ((part, input), hashes) in parts.iter_mut().zip(&hashes) {
-        if hashes.iter().any(|hash| known.contains(hash.as_slice())) {
+        if hashes.iter().any(|hash| erased_hashes.contains(hash.as_slice())) {
             erased_content::erase(part, input);
             erased += 1;
         }

@@ -99,13 +99,13 @@ pub(crate) struct Ring(RwLock<RingEntries>);
 impl Ring {
     /// Adds events that were committed.
     pub(crate) fn committed(&self, rows: Vec<EventRow>) {
-        let mut kept = self.kept_mut();
-        rows.into_iter().for_each(|row| kept.push(row));
+        let mut ring = self.entries_mut();
+        rows.into_iter().for_each(|row| ring.push(row));
     }
 
     /// Drops all events: some may have what is erased by now.
     pub(crate) fn forget(&self) {
-        *self.kept_mut() = RingEntries::default();
+        *self.entries_mut() = RingEntries::default();
     }
 
     /// The first events of admitted sessions, with the keys of these, after `after` and up to `head`; none if the ring
@@ -117,9 +117,9 @@ impl Ring {
         limit: usize,
     ) -> Result<Option<KeyedEvents>> {
         let entries: Vec<Arc<Entry>> = {
-            let kept = self.entries();
-            let Some(index) = kept.index_after(after) else { return Ok(None) };
-            let newer = kept.entries.range(index.min(kept.entries.len())..);
+            let ring = self.entries();
+            let Some(index) = ring.index_after(after) else { return Ok(None) };
+            let newer = ring.entries.range(index.min(ring.entries.len())..);
             let newer = newer.take_while(|entry| entry.row.seq <= head);
             newer.filter(|entry| admits(entry.row.session)).take(limit).map(Arc::clone).collect()
         };
@@ -136,7 +136,7 @@ impl Ring {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, RingEntries> {
+    fn entries_mut(&self) -> RwLockWriteGuard<'_, RingEntries> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

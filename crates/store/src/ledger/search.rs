@@ -218,19 +218,19 @@ fn clip(range: &RevisionRange, segment: &Segment) -> Option<RevisionRange> {
 
 /// For each word of a look-up, the revisions of the messages that contain it, newest first.
 pub(crate) fn matches(reader: &mut Reader<'_>, ancestry: &Ancestry, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
-    let mut found = vec![Vec::new(); lookup.words.len()];
+    let mut revisions = vec![Vec::new(); lookup.words.len()];
     for segment in segments(reader, ancestry, &lookup.ranges)? {
         let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &segment)).collect();
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
         let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first)? else { continue };
         let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last)? else { continue };
         let sealed_by = segment.last_to(lookup.sealed_by);
-        for (word, found) in lookup.words.iter().zip(&mut found) {
+        for (word, revisions) in lookup.words.iter().zip(&mut revisions) {
             let rows = (first, last);
-            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found)?;
+            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, revisions)?;
         }
     }
-    Ok(found)
+    Ok(revisions)
 }
 
 fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {

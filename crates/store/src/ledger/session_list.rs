@@ -298,13 +298,13 @@ pub(crate) fn current(
     filter: &SessionFilter,
     ids: &[SessionId],
 ) -> Result<Vec<(SessionKey, Option<ListedSession>)>> {
-    let mut found = Vec::with_capacity(ids.len());
+    let mut sessions = Vec::with_capacity(ids.len());
     for id in ids {
         let row = reader.one(engine::query(KEY_OF).bind(id.0.as_bytes().as_slice()))?;
         let key: i64 = row.ok_or_else(|| Error::not_found(crate::Kind::Session, id))?.get(0)?;
         let is_there = filter.admits(reader, memberships, key)?.is_some();
         let session = if is_there { Some(listed(reader, key, false)?.0) } else { None };
-        found.push((SessionKey(key), session));
+        sessions.push((SessionKey(key), session));
     }
-    Ok(found)
+    Ok(sessions)
 }

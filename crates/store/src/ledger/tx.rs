@@ -265,14 +265,14 @@ impl<'a> Tx<'a> {
 
     /// Refuses content of this many bytes for which the tenant's quota has no room.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64) -> Result<()> {
-        let taken = self.uses.get(tenant).map_or(0, |taken| taken.bytes);
-        if bytes > 0 { self.quotas.admit(tenant, taken.saturating_add(bytes), self.now) } else { Ok(()) }
+        let used = self.uses.get(tenant).map_or(0, |used| used.bytes);
+        if bytes > 0 { self.quotas.admit(tenant, used.saturating_add(bytes), self.now) } else { Ok(()) }
     }
 
     /// Refuses this many more sessions for which the tenant's quota has no room.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64) -> Result<()> {
-        let taken = self.uses.get(tenant).map_or(0, |taken| taken.sessions);
-        self.quotas.admit_sessions(tenant, taken.saturating_add(count), self.now)
+        let used = self.uses.get(tenant).map_or(0, |used| used.sessions);
+        self.quotas.admit_sessions(tenant, used.saturating_add(count), self.now)
     }
 
     /// Refuses content of this many bytes for a session, whose head is loaded.

@@ -179,8 +179,8 @@ impl Memberships {
         if self.admit_all(visibility) {
             return Some(true);
         }
-        let kept = self.cache();
-        is_visible(visibility, key, |key| kept.sessions.get(&key).cloned().ok_or(())).ok()
+        let cache = self.cache();
+        is_visible(visibility, key, |key| cache.sessions.get(&key).cloned().ok_or(())).ok()
     }
 
     /// True if a session is visible.
@@ -193,21 +193,21 @@ impl Memberships {
 
     fn membership(&self, reader: &mut Reader<'_>, key: i64) -> Result<Arc<Membership>> {
         let generation = {
-            let kept = self.cache();
-            if let Some(known) = kept.sessions.get(&key) {
+            let cache = self.cache();
+            if let Some(known) = cache.sessions.get(&key) {
                 return Ok(Arc::clone(known));
             }
-            kept.generation
+            cache.generation
         };
-        let found = Arc::new(read_membership(reader, key)?);
-        let mut kept = self.kept_mut();
-        if kept.generation == generation {
-            if kept.sessions.len() >= limits::MEMBERSHIPS_MAX {
-                kept.sessions.clear();
+        let membership = Arc::new(read_membership(reader, key)?);
+        let mut cache = self.cache_mut();
+        if cache.generation == generation {
+            if cache.sessions.len() >= limits::MEMBERSHIPS_MAX {
+                cache.sessions.clear();
             }
-            kept.sessions.insert(key, Arc::clone(&found));
+            cache.sessions.insert(key, Arc::clone(&membership));
         }
-        Ok(found)
+        Ok(membership)
     }
 
     /// Drops what is kept of sessions whose metadata may have changed, before anybody reads the events of the change.
@@ -216,10 +216,10 @@ impl Memberships {
         if changed.peek().is_none() {
             return;
         }
-        let mut kept = self.kept_mut();
-        kept.generation += 1;
+        let mut cache = self.cache_mut();
+        cache.generation += 1;
         for row in changed {
-            kept.sessions.remove(&row.session);
+            cache.sessions.remove(&row.session);
         }
     }
 
@@ -227,7 +227,7 @@ impl Memberships {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, MembershipCache> {
+    fn cache_mut(&self) -> RwLockWriteGuard<'_, MembershipCache> {
         self.kept.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -52,11 +52,11 @@ pub(crate) fn decided(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Wo
 pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
     let marked = decided(reader, ancestry)?;
     let covered = layouts::at(reader, ancestry, ancestry.revision)?.covered;
-    let mut found = SessionWords::default();
+    let mut words = SessionWords::default();
     let mut said_in = Vec::new();
     if let Some(covered) = covered {
         let summary = messages::id_at(reader, ancestry, covered.summary)?;
-        found.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
+        words.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
         let owner = ancestry.owner_at(reader, covered.mark)?.owner;
         let row = reader.one(engine::query(MARK).bind(owner).bind(covered.mark))?;
         let row = row.ok_or_else(|| Error::corrupt("mark", "a mark is missing").in_row(covered.mark))?;
@@ -65,9 +65,9 @@ pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Sessi
         }
     }
     let ids = ids(reader, ancestry, said_in.iter().chain(marked.keys()).copied())?;
-    found.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
-    found.marked = marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
-    Ok(found)
+    words.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
+    words.marked = marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
+    Ok(words)
 }
 
 /// The ids of messages by their revisions.
@@ -77,16 +77,16 @@ fn ids(
     revisions: impl Iterator<Item = Revision>,
 ) -> Result<HashMap<Revision, MessageId>> {
     let wanted: Vec<Revision> = revisions.collect();
-    let mut found = HashMap::new();
+    let mut ids_by_revision = HashMap::new();
     if wanted.is_empty() {
-        return Ok(found);
+        return Ok(ids_by_revision);
     }
     for (segment, _) in ancestry.all_segments(reader)? {
         let inside = wanted.iter().copied().filter(|at| segment.first <= *at && segment.end.includes(*at));
         let list = List::of_integers(inside);
         for row in reader.all(engine::query(IDS).bind(segment.owner).bind(list))? {
-            found.insert(row.get(0)?, MessageId(codec::uuid(row.get(1)?)?));
+            ids_by_revision.insert(row.get(0)?, MessageId(codec::uuid(row.get(1)?)?));
         }
     }
-    Ok(found)
+    Ok(ids_by_revision)
 }

@@ -84,9 +84,9 @@ async fn look(shard: &Arc<dyn LeasedPlace>) -> Result<(Look, Content)> {
 
 /// The name of a directory that exists.
 fn directory_name(directory: &Path) -> Result<String> {
-    let found = directory.canonicalize();
-    let found = found.map_err(|error| Error::Open(format!("cannot look at {}: {error}", directory.display())))?;
-    Ok(found.display().to_string())
+    let path = directory.canonicalize();
+    let path = path.map_err(|error| Error::Open(format!("cannot look at {}: {error}", directory.display())))?;
+    Ok(path.display().to_string())
 }
 
 impl HeldPlace {

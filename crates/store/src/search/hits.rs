@@ -100,8 +100,8 @@ fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, entry: &Entry, bytes: &
     if ancestry.contains(reader, entry.owner.0, entry.message)?.is_none() {
         return Ok(None);
     }
-    let found = messages::at_revisions(reader, ancestry, &[entry.message], ancestry.revision, usize::MAX)?;
-    let Some(mut message) = found.into_iter().next() else { return Ok(None) };
+    let messages = messages::at_revisions(reader, ancestry, &[entry.message], ancestry.revision, usize::MAX)?;
+    let Some(mut message) = messages.into_iter().next() else { return Ok(None) };
     *bytes += messages::message_bytes(&message);
     // A fork inherits only what was sealed.
     if entry.owner.0 != ancestry.key && message.sealed_revision.is_none() {
