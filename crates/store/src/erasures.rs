@@ -28,7 +28,6 @@ const PENDING: &str = "select (select count(*) from erasure where is_clean = 0),
      erasure n join event e on e.session_id = n.session_id and e.revision = n.revision \
      where n.id = (select max(id) from erasure)), 0)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PENDING];
 

@@ -42,6 +42,8 @@ const WHOLE: [&str; 11] = [
     "select count(*) from session",
 ];
 
+/// All statements of the store. Each file lists its own under `cfg(test)`, so that tests can prepare them on both
+/// engines.
 pub(super) fn statements() -> Vec<&'static str> {
     let files = [
         access_tokens::STATEMENTS,

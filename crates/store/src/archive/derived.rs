@@ -80,7 +80,6 @@ fn bounds(table: &str) -> (i64, i64) {
     }
 }
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     EVENTS, REQUESTS, IS_ID, HEAD, WRONG[0].1, WRONG[1].1, WRONG[2].1, WRONG[3].1, WRONG[4].1, WRONG[5].1, WRONG[6].1,

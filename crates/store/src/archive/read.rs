@@ -42,7 +42,6 @@ const UNUSED: &str = "delete from blob where tenant = ?1 and hash = ?2 \
      and not exists (select 1 from blob_use_missing where id = 1)";
 const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     TENANT,

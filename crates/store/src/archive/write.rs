@@ -20,7 +20,6 @@ const ABOVE: &str = "select parent_id from session where id = ?1 and parent_id i
      union select owner_id from segment where session_id = ?1";
 const HEAD: &str = "select public_id, revision, chain_hash from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ABOVE, HEAD];
 

@@ -29,7 +29,6 @@ const AT: &str = "select id, public_id, kind, revision from message where sessio
      and class in (0, 1, 2, 3) and revision between ?2 and ?3";
 const VERSIONS: &str = "select revision from message where session_id = ?1 and client_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SIZES, SHARED, AT, VERSIONS];
 

@@ -30,7 +30,6 @@ const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, UPDATE_EVENT, PROMPTS, RUNS, UPDATE_RUN, JOBS, UPDATE_JOB, ROW, FREE];
 

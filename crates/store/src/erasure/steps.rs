@@ -26,7 +26,6 @@ const BYTES: &str = "select m.revision, coalesce(m.parts_length, \
      (select sum(p.length) from part p where p.message_id = m.id), 0) from message m where m.session_id = ?1 \
      and m.class in (0, 1, 2, 3) and m.revision between ?2 and ?3 order by m.revision";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BEGUN, SAVE, END, ALL, IS_BEGUN, BYTES];
 

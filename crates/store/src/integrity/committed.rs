@@ -16,7 +16,6 @@ const APPENDED: &str = "select id, revision from message where session_id = ?1 a
      and revision in (select value from rarray(?2)) and parts is null";
 const ROWS_BY_ID: &str = "select public_id, id from message where public_id in (select value from rarray(?1))";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[APPENDED, ROWS_BY_ID];
 

@@ -21,7 +21,6 @@ const PROMPT: &str = "select public_id, delivery, actor, metadata_json, create_t
 const APPROVAL: &str = "select public_id, actor, create_time, salt, question, request_revision, epoch, end_reason, \
      end_revision, end_actor, answer_salt, answer, end_time from approval where session_id = ?1 and public_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[RUN, PROMPT, APPROVAL];
 

@@ -89,7 +89,6 @@ pub(super) const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kin
      where e.session_id = ?1 and e.revision = ?2";
 pub(super) const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     SESSIONS,

@@ -23,7 +23,6 @@ const ONE: &str = "select public_id, secret_hash, principal, tenant, scopes, pro
      revoke_time, is_console from access_token where public_id = ?1";
 const REVOKE: &str = "update access_token set revoke_time = ?2 where public_id = ?1 and revoke_time is null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, CURRENT, FORGET, ALL, ONE, REVOKE];
 

@@ -22,7 +22,6 @@ const COOLDOWNS: &str = "update session set cooldown_end = ?1 where cooldown_end
 /// Sessions are decided in this order: one with a time in the future would come after all others.
 const DUE: &str = "update session set due_time = ?1 where due_revision is not null and due_time > ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, WAKE_TIMES, COOLDOWNS, DUE];
 

@@ -77,7 +77,6 @@ const SHARED: &str = "select max(last) from (\
      union all select g.last_revision from segment g join session o on o.id = g.owner_id \
      where g.session_id = ?1 and o.public_id = ?2) as shared";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS, SHARED];

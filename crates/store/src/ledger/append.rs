@@ -109,7 +109,6 @@ const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number =
 const UPDATE_SEALED: &str =
     "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT_CLIENTS, SELECT_INHERITED, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 

@@ -52,7 +52,6 @@ const WAITING: &str = select_approval!(
      order by a.id desc limit 1"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[INSERT, END, COUNT, WAITING_IDS, OF_RUN, EXPIRED, POSTPONE, RESTART, SUSPEND, RESTORE, NEXT, BY_ID, OF_SESSION];

@@ -23,11 +23,9 @@ const DELETE_UNUSED: &str = "delete from blob where hash in (select value from r
      and tenant = (select tenant from session where id = ?2) \
      and not exists (select 1 from blob_use u where u.tenant = blob.tenant and u.hash = blob.hash)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, UNUSED, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE_UNUSED];
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&USES];
 

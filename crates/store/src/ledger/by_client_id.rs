@@ -21,7 +21,6 @@ const BACKWARD: &str = select_message!(
      order by m.client_id desc, m.revision desc limit +?9"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FORWARD, BACKWARD];
 

@@ -23,7 +23,6 @@ const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoc
      start_time = coalesce(start_time, ?6) where id = ?1 and state = 1 and queued = 0 and run_at <= ?6";
 const HEARTBEAT: &str = "update job set lease_until = ?3 where id = ?1 and lease_epoch = ?2 and state = 2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CLAIM, HEARTBEAT];
 

@@ -12,7 +12,6 @@ const WRITE: &str = "insert into clock_segment (event_time, confirmed_time, micr
      on conflict (event_time) do update set confirmed_time = excluded.confirmed_time, micros = excluded.micros";
 const FORGET: &str = "delete from clock_segment where event_time < ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ALL, WRITE, FORGET];
 

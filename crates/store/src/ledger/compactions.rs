@@ -84,11 +84,9 @@ const MESSAGE_ROWS: &str = "select m.public_id, m.id from rarray(?1) wanted \
 static PRUNED: Insert =
     Insert::new("pruned (message_id, number, session_id, revision, compaction_id, truncation)", 6, "");
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&PRUNED];
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROWS];
 

@@ -17,7 +17,6 @@ const NEWEST_RECORD: &str = "select max(revision) from message where session_id 
 const NEWEST: &str = "select revision from message where session_id = ?1 and class = 0 and kind = ?5 \
      and revision between ?2 and ?3 and (sealed_revision <= ?4 or ?4 is null) order by revision desc limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_RECORD, NEWEST];
 

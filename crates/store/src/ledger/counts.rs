@@ -20,7 +20,6 @@ const KEPT: &str = "select c.message_id, c.body from rarray(?2) wanted join mess
 const KEEP: &str = "insert into message_token_count (counting, message_id, body) values (?1, ?2, ?3) \
      on conflict (counting, message_id) do update set body = excluded.body";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[OF_APPEND, KEPT, KEEP];
 

@@ -14,7 +14,6 @@ const KEEP: &str = "update job set digest = ?2 where id = ?1";
 const DROP_OTHERS: &str = "update job set digest = null where session_id = ?1 and id <> ?2 and digest is not null";
 const OF: &str = "select digest from job where public_id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[KEEP, DROP_OTHERS, OF];
 

@@ -27,7 +27,7 @@ pub struct DraftsWritten {
 }
 
 impl AppendDrafts {
-    /// The bytes of content that wait with it.
+    /// Bytes of content, for the queue of the writer.
     pub(crate) fn bytes(&self) -> usize {
         self.words.iter().map(|words| words.delta.len()).sum()
     }

@@ -83,8 +83,8 @@ pub(crate) struct AppendDraft {
     /// The run on whose behalf it is.
     pub(crate) epoch: Option<Epoch>,
     pub(crate) words: NewDraftText,
-    /// True for a caller that names its drafts by their client ids alone, and goes on with them: other text at the
-    /// begin is an offset that does not fit, as anywhere else, and so is text behind the end of a closed draft.
+    /// True for a caller that continues its drafts by their client ids: other text at the start is a wrong offset, as
+    /// anywhere else, and so is text after the end of a closed draft.
     pub(crate) resumes: bool,
 }
 
@@ -103,7 +103,7 @@ macro_rules! select_draft {
 
 const SELECT: &str = select_draft!("number");
 const SELECT_NAMED: &str = select_draft!("client_id");
-// What waits counts with more bytes than it has.
+// The hidden text of a draft counts with more bytes than it has.
 const COUNT: &str = "select count(*), coalesce(sum(octet_length(body) + coalesce(octet_length(hidden), 0)), 0) \
      from draft where message_id = ?1";
 const BODY: &str = "select body from draft where id = ?1";
@@ -117,7 +117,6 @@ const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 const EXTEND_HIDDEN: &str = "update draft set body = body || ?2, hidden = ?3 where id = ?1";
 const REFUSE: &str = "update draft set body = '', hidden = null, refused = ?2 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN, REFUSE];
@@ -132,7 +131,7 @@ struct ExistingDraft {
     shown: i64,
     /// Bytes of the request's text that were received before; none if they differ, or if there is a gap.
     overlap: Option<usize>,
-    /// What it has beside the text that readers see.
+    /// Text that readers do not see yet: rules may still find a secret in it.
     hidden: Option<DraftText>,
     /// The rule that refused text of it.
     refused: Option<String>,
@@ -163,8 +162,8 @@ fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
 
 impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
-    /// texts of the same mutation, which closes no part. Text that a rule refuses takes its draft with it: that is written
-    /// although the answer is an error.
+    /// texts of the same mutation, which closes no part. A rule that refuses text refuses its draft for good: this is
+    /// written although the answer is an error.
     pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut DraftMessage) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
@@ -175,7 +174,7 @@ impl AppendDraft {
         };
         if let Some(found) = &found {
             if let Err(refusal) = self.follows_on(found) {
-                // That the message takes no more text is the better reason.
+                // A message that takes no more text is the better reason for a refusal.
                 self.open(tx)?;
                 return Err(refusal);
             }
@@ -305,7 +304,7 @@ impl AppendDraft {
             }
             (Some((_, was, text, shown)), None, Some(_)) if self.resumes && was.is_like(kind) => {
                 let length = i64::try_from(text.received(shown.len())).unwrap_or(i64::MAX);
-                // That the message takes no more text is the better reason.
+                // A message that takes no more text is the better reason for a refusal.
                 self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
             }
@@ -408,7 +407,7 @@ impl AppendDraft {
         let grown = (settled.text.len() + text.waiting.len()).saturating_sub(waited);
         self.check_limits(tx, row, (0, received.max(bytes(grown))))?;
         secrets.count(&settled.hits);
-        // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
+        // Without rules no text is hidden, and replaced text matters only while its key exists.
         let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
         let hidden = if is_plain { None } else { Some(secrets.hide(part, &text)?) };
         Ok((settled, hidden))

@@ -49,7 +49,6 @@ const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where sess
 const SEQ_AT: &str = "select seq from event where session_id = ?1 and revision = ?2";
 const HASH_AT: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, MATCHES_IN_MUTATION, SEQ_AT, HASH_AT];

@@ -147,7 +147,6 @@ const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4
 
 const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, DESCRIBE];
 
@@ -318,7 +317,7 @@ impl Head {
         }
     }
 
-    /// Refuses a view that no model can have been given: its token is newer than the state of this store.
+    /// Refuses a token of a view newer than this store's state: the store was restored, or the token is forged.
     pub(crate) fn check_view(&self, view: Option<&GivenView>) -> Result<()> {
         match view {
             Some(view) if !(0..=self.revision).contains(&view.revision) => {

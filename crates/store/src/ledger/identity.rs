@@ -12,7 +12,6 @@ const NEXT: &str = "insert into store (id, public_id, create_time, secret) \
      select id + 1, ?1, ?2, secret from store order by id desc limit 1";
 pub(crate) const IDENTITIES: &str = "select public_id, secret from store order by id desc";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FIRST, NEXT, IDENTITIES];
 #[derive(Debug, Clone)]

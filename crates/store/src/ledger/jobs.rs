@@ -180,7 +180,6 @@ const PROMOTE: &str = "update job set queued = 0, run_at = ?2 where id = \
      and not exists (select 1 from job where session_id = ?1 and state in (1, 2) and queued = 0) returning public_id";
 const UNDONE: &str = "update job set undone_revision = ?3 where session_id = ?1 and public_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,

@@ -28,7 +28,6 @@ const CHANGED: &str = "select coalesce(max(newest.revision), 0) from (\
      union all select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2 \
      union all select max(w.revision) from \"window\" w where w.session_id = ?1 and w.revision <= ?2) as newest";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED];
 

@@ -68,7 +68,6 @@ pub(crate) const BLOB: &str =
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
      from message m join draft d on d.message_id = m.id where m.public_id = ?1 and d.refused is null order by d.number";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,

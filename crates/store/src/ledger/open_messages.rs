@@ -15,7 +15,6 @@ const RESTORE: &str = "update open_message set expire_time = ?2 + timeout_ms * 1
 const SUSPEND: &str = "update open_message set expire_time = null where session_id = ?1";
 const NEXT: &str = "select expire_time from open_message where expire_time is not null order by expire_time limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, NEXT];
 

@@ -124,7 +124,6 @@ const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writ
      where session_id = ?2 and revision between ?3 and ?5 and answered_revision > ?5 and answered_revision <= ?4 \
      on conflict do nothing";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
 

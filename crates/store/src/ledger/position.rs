@@ -18,7 +18,6 @@ const SEALED_LATE: &str = "select max(sealed_revision) from message where sessio
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES];
 

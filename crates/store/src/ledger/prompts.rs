@@ -50,7 +50,6 @@ const OF_SESSION: &str = select_prompt!(
 );
 const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank is not null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[QUEUE, PARTS, CALL_REVISION, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];

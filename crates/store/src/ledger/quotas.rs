@@ -162,7 +162,6 @@ const TENANT: &str = "select tenant from session where id = ?1";
 const NEWEST_REQUESTS: &str = "select r.id, s.tenant, r.usage, r.cost_micros, r.end_time from summary_request r \
      join session s on s.id = r.session_id where r.id < ?1 order by r.id desc limit +?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CONTENT, TENANT, NEWEST_REQUESTS];
 

@@ -9,7 +9,6 @@ use crate::model::message::Message;
 
 const BY_IDS: &str = select_message!("where m.public_id in (select value from rarray(?2))");
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BY_IDS];
 

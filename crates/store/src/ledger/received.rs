@@ -1,5 +1,5 @@
-//! Repetitions of content that a rule for secrets changed before it was stored: they are recognised by salted digests of what
-//! was received, whatever the rules are meanwhile.
+//! Repeated requests with content that a rule for secrets changed before it was stored. Salted digests of what was
+//! received recognise them, even if the rules have changed since.
 
 use super::codec::{self, ReceivedPart};
 use super::erased_content::{self, Hash, Receipts};
@@ -21,7 +21,6 @@ const PARTS: &str = "select number, revision, client_id, kind, codec, length, sa
 const PART: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, m.session_id from message m join part p on p.message_id = m.id where m.public_id = ?1 and p.number = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MESSAGE, PARTS, PART];
 
@@ -78,7 +77,7 @@ pub(crate) fn received_part(secrets: &Secrets, body: &PartBody, metadata_json: O
     codec::digest_of_part(secrets.salt(), body, metadata_json)
 }
 
-/// The salted digest of what a message has beside its parts that a rule may change, as it was received.
+/// The salted digest of a message's metadata and end as received: a rule may change them.
 pub(crate) fn received_rest(secrets: &Secrets, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
     digest_of_rest(secrets.salt(), metadata_json, detail)
 }
@@ -94,7 +93,7 @@ pub(crate) fn digest_of_rest(salt: &Salt, metadata_json: Option<&str>, detail: &
     salt.digest(&bytes)
 }
 
-/// True if a message that is sent again is what was received for a stored one from which it differs.
+/// True if a message equals what was received for a stored message that now differs from it.
 pub(crate) fn repeats(
     tx: &Tx<'_>,
     stored: &Message,
@@ -110,7 +109,7 @@ pub(crate) fn repeats(
     Ok(was == is && parts().all(|(stored, sent)| same_part(salt, known.part(stored.id), stored, sent)))
 }
 
-/// True if a message that is sent again has what the stored one has, and what was erased of that one.
+/// True if a message equals a stored one in what that still has and in what it lost to an erasure.
 pub(crate) fn repeats_erased(
     tx: &Tx<'_>,
     receipts: &Receipts<'_>,
@@ -148,7 +147,7 @@ fn receipts_of_part(receipts: &Receipts<'_>, part: PartId, sent: &NewPart) -> Ve
     digests.iter().map(|digest| receipts.of_part_of(part, digest)).collect()
 }
 
-/// True if there is a receipt among each of these.
+/// True if each of these has a receipt.
 fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
     let erased_hashes = erased_content::existing_receipts(tx.conn, &wanted.concat())?;
     Ok(wanted.iter().all(|any| any.iter().any(|hash| erased_hashes.contains(hash.as_slice()))))
@@ -158,7 +157,7 @@ fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
 fn has_same_frame(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
     let same_finish = match &sent.finish {
         Some(finish) => {
-            // What it says in words is compared by its digest.
+            // The text of the end is compared by its digest.
             let words = Finish { detail: stored.finish.detail.clone(), ..finish.clone() };
             stored.finish.is_as_sent(&words) && stored.parts.len() == sent.parts.len()
         }

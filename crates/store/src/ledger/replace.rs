@@ -76,7 +76,7 @@ impl Replace {
         let ancestry = ancestry_of(tx, key)?;
         let after = rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
         let is_there = is_there(tx, key, after, &checked)?;
-        // A request that was carried out has changed what the guard is about.
+        // An earlier attempt that succeeded has changed the last message, so a repetition is looked for first.
         if let Some(expected) = expected_last
             && !(is_there && names.is_empty())
         {
@@ -128,7 +128,7 @@ fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checke
     Ok(conversation_after(tx, key, after, wanted.len() + 1)? == wanted)
 }
 
-/// Refuses a message of the conversation that exists: no append brings it back behind a rewind.
+/// Refuses a message that exists already: an append cannot bring it back after a rewind.
 fn refuse_kept(checked: &CheckedMessages) -> Result<()> {
     match spoken(checked).find(|(_, stored)| stored.is_some()) {
         Some((sent, _)) => Err(Error::ClientIdKept { client_id: sent.client_id.clone().unwrap_or_default() }),

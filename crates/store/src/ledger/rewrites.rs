@@ -210,7 +210,7 @@ fn edit(
     Ok((vec![id], erased > 0))
 }
 
-/// Leaves out of an edit what was erased of such a one before, as an erasure would. Returns the number of these parts.
+/// Removes parts from an edit that were erased from an earlier edit, as an erasure would. Returns their number.
 fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewPart, PartInput)]) -> Result<usize> {
     let Some(client_id) = &original.client_id else { return Ok(0) };
     let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());

@@ -62,7 +62,6 @@ const ALL_ACTIVE: &str = select_run!(
      order by r.session_id desc limit +?2"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     LEASE,

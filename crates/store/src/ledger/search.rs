@@ -53,7 +53,6 @@ const HAS_LOST: &str = "select count(*) from message m join tombstone t on t.ses
 const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values (?1, ?2) \
      on conflict (session_id) do update set revision = excluded.revision";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, HAS_LOST, SET_PROGRESS];
 

@@ -107,7 +107,6 @@ const LAST_KEY: &str = "select coalesce(max(id), 0) from session";
 const CREATE_TIME_FROM: &str = "select create_time from session where id >= ?1 order by id limit 1";
 const KEY_OF: &str = "select id from session where public_id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     NEWEST,

@@ -172,7 +172,6 @@ const SELECT: &str = select_session!("where s.id = ?1");
 // For an export of a damaged store only: it finds rows that a look-up does not find.
 const SCANNED: &str = select_session!("where +s.id = ?1");
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     INSERT,

@@ -45,7 +45,6 @@ pub(crate) const SPENT: &str = "select summarizer, model, requests, failures, in
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending \
      order by summarizer, model";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ADD, SPENT];
 

@@ -19,7 +19,6 @@ const NEWEST_VERSIONS: &str = "select m.client_id, m.revision, m.public_id from 
      join message m on m.session_id = ?1 and m.client_id = wanted.value and m.revision = (select max(n.revision) \
      from message n where n.session_id = ?1 and n.client_id = wanted.value and n.revision between ?3 and ?4)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARK, ID, NEWEST_VERSIONS];
 

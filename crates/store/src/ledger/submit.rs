@@ -30,7 +30,6 @@ use crate::model::run::RunEndReason;
 const INSERT: &str = "insert into prompt (session_id, public_id, delivery, actor, metadata_json, parts, create_time, \
      submit_revision, rank) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) returning id";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT];
 

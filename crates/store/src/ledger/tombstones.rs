@@ -22,11 +22,9 @@ const OF_ERASURE: &str = "select revision, digest, hash from tombstone where ses
 const NEWEST_OF_SESSION: &str = "select max(erase_revision) from tombstone where session_id = ?1";
 const NEWEST: &str = "select max(erase_revision) from tombstone where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CLOSE, OF_PAGE, OF_ERASURE, NEWEST, NEWEST_OF_SESSION];
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&OPEN];
 
@@ -41,7 +39,7 @@ pub(crate) struct TombstoneCommitment {
 /// Lets the rows of revisions of sessions be changed until their tombstones are closed. Each has the revision of its erasure.
 pub(crate) fn open(conn: &Connection, opened: &[(i64, Revision, Revision)]) -> Result<()> {
     OPEN.rows(conn, opened.iter().map(|&(key, revision, erasure)| values![key, revision, erasure]))?;
-    // What it lets be changed is another statement.
+    // The change is another statement, and its trigger reads these rows: they are sent first.
     conn.send_queued()
 }
 

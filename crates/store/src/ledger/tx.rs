@@ -447,7 +447,7 @@ impl<'a> Tx<'a> {
         let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
             head.message_count += 1;
-            // What is written here goes on where what was written elsewhere ends.
+            // In a session with origin times, a message that is written here extends them.
             let written = origin_time.or(head.origin.is_some().then_some(create_time));
             head.origin = written.map(|time| OriginTimes::extended(head.origin, Timestamp(time))).or(head.origin);
         }

@@ -14,7 +14,6 @@ const UNCOUNTED: &str = "select id, metadata_json from session where usage is nu
 const USAGES: &str = "select kind, body from event where session_id = ?1 and kind = ?2";
 const SET: &str = "update session set usage = ?2, project = ?3, directory = ?4 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[UNCOUNTED, USAGES, SET];
 

@@ -19,7 +19,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const MEMBERSHIP: &str = "select public_id, tenant, metadata_json, parent_id, fork_id from session where id = ?1";
 const HAS_TENANTS: &str = "select exists (select 1 from session where tenant > '')";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MEMBERSHIP, HAS_TENANTS];
 

@@ -21,7 +21,6 @@ const MARK: &str = "select kind, body from mark where session_id = ?1 and revisi
 const IDS: &str = "select m.revision, m.public_id from message m where m.session_id = ?1 and m.class in (0, 1, 2, 3) \
      and m.revision in (select value from rarray(?2))";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[HAS_WORDS, MARK, IDS];
 

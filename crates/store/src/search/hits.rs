@@ -18,7 +18,6 @@ use std::collections::hash_map::Entry as MapEntry;
 const PRUNED: &str = "select q.session_id, q.revision, q.compaction_id from message m \
      join pruned q on q.message_id = m.id where m.public_id = ?1 and q.number = ?2 order by q.revision desc";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PRUNED];
 

@@ -22,7 +22,6 @@ const EVENTS: &str =
 const PLACE: &str = "select session_id, revision from message where public_id = ?1";
 const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 

@@ -36,7 +36,6 @@ const SAVE: &str = "insert into scrub (id, session_id, start_time, sessions, eve
      start_time = excluded.start_time, sessions = excluded.sessions, events = excluded.events, \
      findings = excluded.findings, end_time = excluded.end_time, last_findings = excluded.last_findings";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[LOAD, CREATED, SAVE];
 
