@@ -111,7 +111,7 @@ enum State {
 }
 
 /// The texts of several statements as one, by their numbers, and whether that is a whole transaction.
-type Together = HashMap<(bool, Vec<usize>), Arc<str>>;
+type JoinedTexts = HashMap<(bool, Vec<usize>), Arc<str>>;
 
 /// A statement in PostgreSQL's words, with the types of its parameters.
 struct PreparedStatement {
@@ -127,10 +127,10 @@ pub struct Client {
     /// By the statement's own text.
     prepared: RefCell<HashMap<String, Arc<PreparedStatement>>>,
     /// The statements that take many rows, by their text or by what stands behind `insert into`.
-    of_many: RefCell<HashMap<&'static str, Arc<BatchStatement>>>,
+    batch_statements: RefCell<HashMap<&'static str, Arc<BatchStatement>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
     queue: RefCell<Vec<QueuedRows>>,
-    together: RefCell<Together>,
+    joined_texts: RefCell<JoinedTexts>,
     /// Answers that were read ahead, by the statement and its values.
     ahead: RefCell<AnswersAhead>,
     round_trips: Cell<u64>,
@@ -204,9 +204,9 @@ impl Client {
             driver,
             state: Cell::new(State::Idle),
             prepared: RefCell::default(),
-            of_many: RefCell::default(),
+            batch_statements: RefCell::default(),
             queue: RefCell::default(),
-            together: RefCell::default(),
+            joined_texts: RefCell::default(),
             ahead: RefCell::default(),
             round_trips: Cell::new(0),
             is_doubted: Cell::new(false),
@@ -325,7 +325,7 @@ impl Client {
     pub fn read_ahead(&self, sql: &'static str, keys: &[Vec<Parameter<'_>>]) -> Result<()> {
         self.flush()?;
         let Some(first) = keys.first() else { return Ok(()) };
-        let read = self.of_many(sql, first, Form::Read(sql))?;
+        let read = self.batch_statement(sql, first, Form::Read(sql))?;
         let columns = read.kinds.iter().enumerate().map(|(index, kind)| {
             encode::column(kind, keys.iter().map(|key| key.get(index).unwrap_or(&Parameter::Null)))
         });
@@ -361,7 +361,7 @@ impl Client {
     }
 
     /// What was read ahead for a query.
-    fn taken_ahead(&self, sql: &str, parameters: &[Parameter<'_>]) -> Option<Vec<Row>> {
+    fn take_ahead(&self, sql: &str, parameters: &[Parameter<'_>]) -> Option<Vec<Row>> {
         let mut ahead = self.ahead.borrow_mut();
         if ahead.is_empty() {
             return None;
@@ -380,7 +380,7 @@ impl Client {
 
     /// Calls `each` with the rows of a statement, until it returns false; the statement is run to its end.
     pub fn for_each(&self, sql: &str, parameters: &[Parameter<'_>], mut each: impl FnMut(Row) -> bool) -> Result<()> {
-        if let Some(rows) = self.taken_ahead(sql, parameters) {
+        if let Some(rows) = self.take_ahead(sql, parameters) {
             rows.into_iter().all(each);
             return Ok(());
         }
@@ -415,7 +415,7 @@ impl Client {
 
     /// Calls `each` with the first row of a statement.
     pub fn first(&self, sql: &str, parameters: &[Parameter<'_>], each: impl FnMut(Row) -> bool) -> Result<()> {
-        if let Some(rows) = self.taken_ahead(sql, parameters) {
+        if let Some(rows) = self.take_ahead(sql, parameters) {
             rows.into_iter().all(each);
             return Ok(());
         }
@@ -481,12 +481,13 @@ impl Client {
         if rows.is_empty() {
             return Ok(());
         }
-        let update = self.of_many(sql, rows.first().map(Vec::as_slice).unwrap_or_default(), Form::Update(sql))?;
+        let update =
+            self.batch_statement(sql, rows.first().map(Vec::as_slice).unwrap_or_default(), Form::Update(sql))?;
         self.send(&update, rows)
     }
 
     /// The form of a statement with the values of its parameters that takes many such values.
-    fn of_many(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<BatchStatement>> {
+    fn batch_statement(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<BatchStatement>> {
         if let Some(known) = self.cached_statement(sql) {
             return Ok(known);
         }
@@ -497,11 +498,11 @@ impl Client {
     }
 
     fn cached_statement(&self, key: &'static str) -> Option<Arc<BatchStatement>> {
-        self.of_many.borrow().get(key).map(Arc::clone)
+        self.batch_statements.borrow().get(key).map(Arc::clone)
     }
 
     fn cache_statement(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<BatchStatement> {
-        let mut all = self.of_many.borrow_mut();
+        let mut all = self.batch_statements.borrow_mut();
         let statement = Arc::new(BatchStatement { number: all.len(), table: dialect::table(key), form, kinds });
         all.insert(key, Arc::clone(&statement));
         statement
@@ -538,7 +539,7 @@ impl Client {
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
         let numbers = (all.is_some(), numbers);
-        let cached = self.together.borrow().get(&numbers).map(Arc::clone);
+        let cached = self.joined_texts.borrow().get(&numbers).map(Arc::clone);
         let text = match cached {
             Some(text) => text,
             None => {
@@ -550,9 +551,9 @@ impl Client {
                 }
                 let text: Arc<str> = match all {
                     Some(_) => dialect::transaction(&texts, lease::OWNED, first).into(),
-                    None => dialect::together(texts).into(),
+                    None => dialect::join(texts).into(),
                 };
-                self.together.borrow_mut().insert(numbers, Arc::clone(&text));
+                self.joined_texts.borrow_mut().insert(numbers, Arc::clone(&text));
                 text
             }
         };

@@ -87,7 +87,7 @@ pub(super) fn insert_of_many(into: &str, conflict: &str, kinds: &[String], first
 }
 
 /// Statements on different tables as one.
-pub(super) fn together(mut texts: Vec<String>) -> String {
+pub(super) fn join(mut texts: Vec<String>) -> String {
     if texts.len() == 1
         && let Some(text) = texts.pop()
     {

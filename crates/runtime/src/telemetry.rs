@@ -17,8 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The variable with the filter, in `tracing`'s directive form; `info` if it is unset.
 pub const FILTER_VARIABLE: &str = "LONGHAND_LOG";
 
-/// The libraries that speak with clients. What they say about one is up to the client, which may be anybody: it is counted
-/// and not written, unless a filter is given.
+/// Libraries that talk to clients. Anybody can make them log lines, so their lines are counted instead of written,
+/// unless the filter is set.
 const LIBRARIES: [&str; 7] = ["axum", "h2", "hyper", "hyper_util", "rustls", "tokio_rustls", "tonic"];
 
 /// Lines of these libraries that were not written.

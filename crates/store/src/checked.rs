@@ -46,8 +46,7 @@ pub struct RefusedSecret {
 /// The outcome of reading a text by the rules.
 pub type ScreenResult<T = ()> = Result<T, RefusedSecret>;
 
-/// What a client sent, within its limits and as the rules for secrets leave it: what is written of a client's is made
-/// from this.
+/// What a client sent, within its limits and screened for secrets. The store writes nothing of a client's without it.
 #[derive(Debug, Clone)]
 pub struct CheckedInput<T> {
     value: T,
@@ -115,17 +114,17 @@ impl<T> CheckedInput<T> {
         Ok(Self { value, findings })
     }
 
-    /// What the daemon itself makes, without a text of a client.
+    /// Input that the daemon makes itself, without a text of a client.
     pub fn trusted(value: T) -> Self {
         Self { value, findings: Findings::default() }
     }
 
-    /// Another form of the same.
+    /// The same findings for another form of the input.
     pub fn with<U>(&self, value: U) -> CheckedInput<U> {
         CheckedInput { value, findings: self.findings.clone() }
     }
 
-    /// It, with what was found.
+    /// Splits it into the input and what was found.
     pub fn into_parts(self) -> (T, Findings) {
         (self.value, self.findings)
     }
@@ -135,12 +134,13 @@ impl<T> CheckedInput<T> {
         &self.findings
     }
 
-    /// True if a text was changed: then no hash of the request is kept that tells whether a guess is right.
+    /// True if a text was changed. Then only a salted hash of the request is kept: a guess at the secret could be
+    /// tested against a plain one.
     pub fn has_changed(&self) -> bool {
         self.findings.has_changed
     }
 
-    /// It, with the author of its mutation.
+    /// Splits it into the input and the author of its mutation.
     pub(crate) fn with_author(self, caller: Requester) -> (T, Requester) {
         (self.value, Requester { keeps_salted_hash: self.findings.has_changed, ..caller })
     }
@@ -219,7 +219,7 @@ impl SecretScreen<'_> {
         let Media { name, source, .. } = media;
         let new_name = self.redact(format_args!("{field}.name"), Syntax::Text, name)?;
         let new_source = match source {
-            // What is declared says little about what is text.
+            // The declared type says little: it may be text all the same.
             MediaSource::Bytes(bytes) => {
                 self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
             }

@@ -1,10 +1,9 @@
-//! What waits for the writer: mutations, by turns of those who ask for them, and signs that something is to be looked
-//! after.
+//! The writer's mailbox: mutations, by turns of those who send them, and signs that there is other work.
 
 use crate::turns::{Queue, Share, Tenant};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What a mailbox has in it.
+/// The content of a mailbox.
 struct State<T> {
     letters: Queue<T>,
     /// True if its owner is to look after something.
@@ -18,7 +17,7 @@ struct Mailbox<T> {
     changed: Condvar,
 }
 
-/// Puts in what waits. With the last sender, the mailbox is closed.
+/// The sending side. The mailbox closes with the last sender.
 pub(super) struct Sender<T>(Arc<Slot<T>>);
 
 /// A sender that does not keep the mailbox open.
@@ -26,7 +25,7 @@ pub(super) struct Bell<T>(Weak<Slot<T>>);
 
 struct Slot<T>(Arc<Mailbox<T>>);
 
-/// Takes out what waits. Without it the mailbox is closed, and empty.
+/// The receiving side. Dropping it closes and empties the mailbox.
 pub(super) struct Receiver<T> {
     mailbox: Arc<Mailbox<T>>,
     /// The tenant whose letter was taken last.
@@ -86,7 +85,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Bell<T> {
-    /// Has the owner look after something, unless no sender is left.
+    /// Wakes the owner for other work, unless no sender is left.
     pub(super) fn ring(&self) {
         if let Some(slot) = self.0.upgrade() {
             slot.0.change(|state| state.is_rung = true);
@@ -116,7 +115,7 @@ impl<T> Receiver<T> {
         while batch.letters.len() < most
             && let Some((tenant, letter)) = state.letters.pop()
         {
-            // What the daemon does by itself comes with what every tenant does.
+            // Letters of the daemon itself do not make a batch shared.
             if tenant.is_some() && tenant != self.last {
                 batch.is_shared |= self.last.is_some();
                 self.last = tenant;

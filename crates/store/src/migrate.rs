@@ -179,7 +179,7 @@ async fn go_on_behind_aside(source: HeldPlace, destination: Destination) -> Resu
     };
     let (source, note, successor, sessions) = alone(reading).await?;
     let is_copied = match &destination.content {
-        // There may be copies that another one overtook.
+        // Another copy may have been faster.
         Content::Unfinished { note: found, copy_id, is_verified: true } => {
             *found == note && successor.as_ref() == Some(copy_id)
         }

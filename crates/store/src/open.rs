@@ -185,7 +185,7 @@ impl Store {
             erasing: Default::default(),
             backing_up: tokio::sync::Mutex::default(),
         };
-        // A thread of its own: a task would have two changes of threads more in each commit.
+        // A thread of its own: a task would add two thread switches to each commit.
         let running = async move {
             let (ended, end) = oneshot::channel();
             let run = move || {
@@ -235,7 +235,7 @@ pub(super) fn prepare(held: &dyn HeldStore, clock: &Clock) -> Result<Identity> {
     let transaction = conn.transaction()?;
     let identity = identity::load_or_create(&transaction, clock)?;
     transaction.commit()?;
-    // Time limits begin anew as late as can be.
+    // Time limits begin anew only now, so that a slow start costs nobody a timeout.
     complete(conn, clock)?;
     Ok(identity)
 }
@@ -252,7 +252,7 @@ struct Parts {
 
 const NEWEST: &str = "select coalesce(max(seq), 0) from event";
 
-/// Completes the content of a store that no longer, or not yet, has all that this version writes.
+/// Completes what an older version or a crash left: times ahead of the clock, timeouts, counts.
 fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
     let transaction = conn.transaction()?;
     ahead::lower_times(&transaction, clock)?;

@@ -27,7 +27,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let directory = files::plain(directory)?;
     check_empty(&directory)?;
     let (held, _) = connect::claim(&directory).await?;
-    // Somebody else may have been faster.
+    // Another process may have made a store here meanwhile.
     check_empty(&directory)?;
     copies::check_free_space(&directory, bytes)?;
     let file = NewFile::make(directory.join(format!("{DATABASE}.restoring")))?;

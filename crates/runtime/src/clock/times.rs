@@ -39,7 +39,7 @@ pub(super) struct Times {
     is_proven: bool,
     /// The newest reading of the system's clock.
     system: Option<Anchor>,
-    /// The instant since which it has gone on with the monotonic clock.
+    /// The instant since which it agrees with the monotonic clock.
     agreed_since: i64,
     /// The times of events at their leaps since the clock was last confirmed.
     leaps: Vec<Anchor>,
@@ -87,7 +87,7 @@ impl Times {
         true
     }
 
-    /// Has the present follow the system's clock, and the times of events the present.
+    /// Lets the present follow the system's clock, and event times the present.
     fn follow(&mut self, at: i64, system: i64, agreed: i64, is_first: bool) {
         let proven = self.proven.time_at(at);
         let lasts = is_first || agreed >= limits::CLOCK_BELIEVED_MS * 1_000;
@@ -127,7 +127,7 @@ impl Times {
         Timestamp(self.events.time_at(at))
     }
 
-    /// Has times of events go on from one, unless they are later already.
+    /// Moves event times ahead to this one, never back.
     pub(super) fn skip_to(&mut self, time: Timestamp, at: i64) {
         if time.0 > self.events.time_at(at) {
             self.move_events(Anchor { time: time.0, at }, true);

@@ -116,7 +116,7 @@ impl MemoryBudget {
         reservation
     }
 
-    /// Holds bytes if there is room for them, until they are let go of: their holder is not asked to give up.
+    /// Holds bytes if there is room for them. Their holder is never asked to give up.
     pub fn try_hold(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let mut state = self.state();
         let reservation = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
@@ -239,7 +239,7 @@ impl Reservation {
             state.leaving = state.leaving - before + bytes;
         }
         if before == 0 {
-            // It could not make progress until now, because it held nothing.
+            // A holder without bytes could not make progress: its idle time starts now.
             self.turn.store(state.touch(turn), Ordering::Relaxed);
         }
         if bytes > before {

@@ -11,12 +11,12 @@ tokio::task_local! {
 
 /// The memory of a request.
 pub struct RequestMemory {
-    /// For its bytes as they are sent.
+    /// Holds its bytes as they were sent.
     held: Arc<Reservation>,
     /// Bytes that it grew to when it was decoded.
     decoded: AtomicUsize,
     requests: Arc<MemoryBudget>,
-    /// For what it grew by, if that is more than a small request has.
+    /// Holds what it grew by beyond a small request.
     more: Mutex<Option<Reservation>>,
 }
 
@@ -27,7 +27,7 @@ impl RequestMemory {
         Arc::new(Self { held, decoded, requests: requests.clone(), more })
     }
 
-    /// Carries a call out, whose request it is.
+    /// Runs the call of this request.
     pub fn scope<F: Future>(self: Arc<Self>, call: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, call)
     }
@@ -62,13 +62,13 @@ impl RequestMemory {
         more.is_some()
     }
 
-    /// The bytes as they were sent are gone: what was decoded is held.
+    /// Releases the bytes as they were sent, and keeps holding what was decoded.
     pub fn release_sent(&self) {
         let decoded = self.decoded.load(Ordering::Relaxed).max(limits::REQUEST_BYTES_MIN);
         self.held.resize(decoded.min(self.held.bytes()));
     }
 
-    /// For its bytes as they are sent.
+    /// The reservation for its bytes as they were sent.
     pub fn reservation(&self) -> &Arc<Reservation> {
         &self.held
     }

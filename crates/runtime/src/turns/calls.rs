@@ -15,13 +15,13 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// This many calls at a time that are worked on, fewer while several tenants share them, and one of each tenant
-    /// whatever others do, of as many as there is room for.
+    /// Room for `calls` calls. `at_a_time` of them are worked on, `shared` while there are several tenants, and always
+    /// one of each tenant.
     pub fn new(at_a_time: usize, shared: usize, calls: usize) -> Self {
         Self { gate: Gate::with_one_for_each_tenant(at_a_time, shared), calls: Room::new(calls) }
     }
 
-    /// The turns of a call that begins; none if its token, or its tenant, has too many.
+    /// The turns of a new call; none if its token or its tenant has too many.
     pub fn begin(&self, share: &Share) -> Option<Turn> {
         let room = self.calls.take(share, 1)?;
         Some(Turn(Arc::new(Call { gate: self.gate.clone(), share: share.clone(), _room: room })))
@@ -44,7 +44,7 @@ tokio::task_local! {
 }
 
 impl Turn {
-    /// Works on a part of the call in its turns.
+    /// Polls a part of the call, only in its turns.
     pub async fn take_turns<T>(self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut steps = Steps::new(self);
@@ -60,7 +60,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Those of a call.
+    /// Steps of a call, before the first one.
     pub fn new(turn: Turn) -> Self {
         Self { place: GatePlace::new(turn.0.gate.clone()), turn, has_begun: false }
     }
@@ -69,7 +69,7 @@ impl Steps {
     pub fn poll<T>(&mut self, context: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         let Self { turn, place, has_begun } = self;
         if CURRENT.try_with(|current| Arc::ptr_eq(&current.0.gate, &turn.0.gate)).unwrap_or(false) {
-            // The call that is worked on makes this one, and lends it the turn that it has.
+            // This call is made within another one, which lends its turn. Waiting for a second turn could deadlock.
             return step(context);
         }
         // The gate of calls is never closed.
@@ -80,12 +80,12 @@ impl Steps {
     }
 }
 
-/// The share of the call that is worked on; the daemon's own without one.
+/// The share of the current call; the daemon's own outside of calls.
 pub fn share() -> Share {
     CURRENT.try_with(|turn| turn.0.share.clone()).unwrap_or_default()
 }
 
-/// Starts a task that does something for the call that is worked on, in the turns of this call.
+/// Starts a task for the current call, in the turns of that call.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     match CURRENT.try_with(Turn::clone) {
         Ok(turn) => tokio::spawn(turn.take_turns(work)),

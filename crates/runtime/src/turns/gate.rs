@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-/// Passes of one tenant in a row after which it is alone: some seconds of a machine that is busy.
+/// Passes of one tenant in a row after which it counts as alone: some seconds on a busy machine.
 const ALONE: usize = 16_384;
 
 /// A gate that some may have passed at a time.
 pub struct Gate {
     count: usize,
-    /// The number of passes for a while after several tenants passed; as many otherwise.
+    /// The number of passes while several tenants pass, and for a while after.
     shared_count: usize,
-    /// True if a tenant of which none has passed need not wait for those of others.
+    /// True if a tenant without a pass need not wait for other tenants.
     each_tenant_has_one: bool,
     state: Mutex<State>,
 }
@@ -94,7 +94,7 @@ impl Gate {
         self.state().is_closed
     }
 
-    /// Takes a pass back, and calls those who may pass now: more than one if their tenant is alone from now on.
+    /// Takes a pass back, and wakes those who may pass now: several if their tenant is alone from now on.
     fn give_back(&self, tenant: &Tenant) {
         let mut called = Vec::new();
         {
@@ -113,8 +113,8 @@ impl Gate {
         }
     }
 
-    /// The next one who may pass now that one of a tenant has left. Of a tenant that waits one has always passed, if each
-    /// has one.
+    /// The next waiter after one of a tenant has left. Where each tenant has a pass of its own, this tenant gets it
+    /// back first if it waits.
     fn next_waiter(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
         if state.waiting.is_empty() {
             return None;

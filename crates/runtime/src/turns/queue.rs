@@ -5,14 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Who waits. What one access token has in it does not delay another tenant by more than one of a round.
+/// Waiters in rounds. However many one access token has, another tenant waits for at most one of them a round.
 pub struct Queue<T> {
     tenants: Ring<Tenant, Ring<Arc<str>, Line<T>>>,
 }
 
 /// What waits with one access token.
 struct Line<T> {
-    /// What has begun and goes on comes before what has not.
+    /// Waiters that have begun come before the others.
     begun: VecDeque<T>,
     others: VecDeque<T>,
 }
@@ -42,7 +42,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
-    /// What waits for a key, which comes last in the order if nothing does.
+    /// The waiters of a key. A key without waiters joins the order at its end.
     fn entry(&mut self, key: &K) -> &mut V {
         if !self.waiting.contains_key(key) {
             self.order.push_back(key.clone());
@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
         self.waiting.entry(key.clone()).or_default()
     }
 
-    /// Takes from the key whose turn it is, which then comes last, or leaves if nothing more waits for it.
+    /// Takes from the key whose turn it is. The key then moves to the end of the order, or leaves it without waiters.
     fn take_next<T>(
         &mut self,
         take: impl FnOnce(&mut V) -> Option<T>,

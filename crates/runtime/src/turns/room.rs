@@ -1,4 +1,4 @@
-//! Room that is shared: who fills it leaves as much to others.
+//! Shared room: nobody can take more than is left to others.
 
 use super::share::{Share, Tenant};
 use std::collections::HashMap;
