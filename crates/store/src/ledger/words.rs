@@ -51,11 +51,11 @@ pub(crate) fn decided(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Wo
 pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
     let marked = decided(reader, ancestry)?;
     let covered = layouts::at(reader, ancestry, ancestry.revision)?.covered;
-    let mut words = SessionWords::default();
+    let mut session_words = SessionWords::default();
     let mut said_in = Vec::new();
     if let Some(covered) = covered {
         let summary = messages::id_at(reader, ancestry, covered.summary)?;
-        words.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
+        session_words.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
         let owner = ancestry.owner_at(reader, covered.mark)?.owner;
         let row = reader.one(engine::query(MARK).bind(owner).bind(covered.mark))?;
         let row = row.ok_or_else(|| Error::corrupt("mark", "a mark is missing").in_row(covered.mark))?;
@@ -64,9 +64,10 @@ pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Sessi
         }
     }
     let ids = ids(reader, ancestry, said_in.iter().chain(marked.keys()).copied())?;
-    words.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
-    words.marked = marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
-    Ok(words)
+    session_words.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
+    session_words.marked =
+        marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
+    Ok(session_words)
 }
 
 /// The ids of messages by their revisions.
