@@ -7,7 +7,7 @@ use super::failure;
 use super::output::{Output, count};
 use super::progress::Progress;
 use super::{Globals, backup};
-use crate::daemon::offline::{self, Diagnosis, ExaminationMode, Examined};
+use crate::daemon::offline::{self, Diagnosis, DoctorTotals, ExaminationMode};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,8 +62,8 @@ fn print(output: &mut Output, diagnosis: &Diagnosis) -> anyhow::Result<()> {
     Ok(output.line(&format!("{subject}: {message}{end}"))?)
 }
 
-fn end(output: &mut Output, examined: Examined) -> anyhow::Result<()> {
-    let Examined { sessions, events, findings, repaired } = examined;
+fn end(output: &mut Output, examined: DoctorTotals) -> anyhow::Result<()> {
+    let DoctorTotals { sessions, events, findings, repaired } = examined;
     if output.json() {
         return output.value(&serde_json::json!({
             "sessionCount": sessions, "eventCount": events, "findingCount": findings, "repairedCount": repaired,

@@ -18,7 +18,7 @@ use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::NewSession;
-use longhand::daemon::offline::{self, Migrated, MigrationProgress, Place};
+use longhand::daemon::offline::{self, MigratedStore, MigrationProgress, StorePlace};
 use longhand::model::access::Scope;
 use longhand::model::draft::DraftKind;
 use longhand::postgres::Shard;
@@ -33,20 +33,20 @@ use tempfile::TempDir;
 const RETRIEVAL: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
 
-fn files(directory: &Path) -> Place {
-    Place::Directory(directory.to_owned())
+fn files(directory: &Path) -> StorePlace {
+    StorePlace::Directory(directory.to_owned())
 }
 
-fn shard(server: &Server, name: &str) -> Place {
-    Place::Shard(Arc::new(Shard::new(&server.url(), name).expect("a shard")))
+fn shard(server: &Server, name: &str) -> StorePlace {
+    StorePlace::Shard(Arc::new(Shard::new(&server.url(), name).expect("a shard")))
 }
 
 /// The first shard of a database, which a daemon serves.
-fn of_daemons(server: &Server, database: &str) -> Place {
-    Place::Shard(Arc::new(Shard::new(&server.database(database), "s1").expect("a shard")))
+fn of_daemons(server: &Server, database: &str) -> StorePlace {
+    StorePlace::Shard(Arc::new(Shard::new(&server.database(database), "s1").expect("a shard")))
 }
 
-async fn migrate(from: &Place, to: &Place) -> Result<Migrated, String> {
+async fn migrate(from: &StorePlace, to: &StorePlace) -> Result<MigratedStore, String> {
     offline::migrate(from, to, &|_| {}).await.map_err(|error| error.to_string())
 }
 

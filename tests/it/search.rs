@@ -187,12 +187,12 @@ async fn a_search_has_the_pause_of_the_index_ended() {
         let head = test.longhand.store().log().head_seq();
         let page = test.app.history().search(&query("needle")).await.expect("a page");
         // What was not in the index before is asked for, and what came in time is found.
-        assert!(*search.asked().borrow() == head || page.indexed_seq == head);
+        assert!(*search.awaited_seq().borrow() == head || page.indexed_seq == head);
         assert!(page.indexed_seq < head || page.hits.len() > round);
     }
     let head = test.longhand.store().log().head_seq();
     assert_eq!(search.wait(head + 100, Duration::from_millis(1)).await.max(head), head);
-    assert!(*search.asked().borrow() <= head, "what is not in the log is not asked for");
+    assert!(*search.awaited_seq().borrow() <= head, "what is not in the log is not asked for");
 }
 
 #[tokio::test]

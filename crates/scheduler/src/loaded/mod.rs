@@ -22,7 +22,7 @@ use crate::policy::plan::PlanningInput;
 use crate::policy::recall::Wanted;
 use crate::policy::{Policy, tokens};
 use crate::presets;
-use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
+use crate::store::{self, Error, NewMessages, Newest, PendingWork, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -339,7 +339,7 @@ impl Slot {
 /// The outcome of a look at a session in memory.
 enum Found<T> {
     /// A fact about it, and its pending work as of its last update.
-    Fact(T, Pending),
+    Fact(T, PendingWork),
     /// It is new, or no longer in memory.
     Nothing,
     /// Its newest messages are in the store.
@@ -372,7 +372,7 @@ impl LoadedSessions {
 
     /// A session at its newest revision, with its pending work, from memory and the messages that are newer. None if the
     /// caller must read it from the store.
-    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, PendingWork)>> {
         let Some(slot) = self.find(key) else { return Ok(None) };
         let whole = Arc::clone;
         match self.in_memory(&slot, None, whole) {

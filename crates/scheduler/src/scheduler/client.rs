@@ -102,7 +102,7 @@ impl Worker {
         let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
             return Ok(false);
         };
-        let event = self.store.log().at(claim.session, covered.mark).await.map_err(interrupted)?;
+        let event = self.store.log().event_at(claim.session, covered.mark).await.map_err(interrupted)?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,

@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
 use crate::store::{
-    self, Checked, Condition, Enqueued, Evaluation, Pending, Requester, SessionKey, Source, WindowUsage,
+    self, CheckedInput, Condition, EnqueuedJob, Evaluation, PendingWork, Requester, SessionKey, Source, WindowUsage,
 };
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Worker {
             match self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage.clone(), condition, None)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage.clone(), condition, None)
                 .await
             {
                 Ok(_) | Err(store::Error::Archived) => {}
@@ -53,9 +53,9 @@ impl Worker {
             let enqueued = self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage, condition, confirm_until)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage, condition, confirm_until)
                 .await?;
-            if let Some(Enqueued { compaction, .. }) = enqueued {
+            if let Some(EnqueuedJob { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
             }
         }
@@ -90,7 +90,7 @@ impl Worker {
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
     /// are not in its view.
-    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
+    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, PendingWork), Error> {
         if let Some(found) = self.loaded.session(key).await? {
             return Ok(found);
         }

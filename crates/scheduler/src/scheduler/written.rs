@@ -98,7 +98,7 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
         let Some(next) = next else { break };
         from = next;
     }
-    let event = store.log().at(session, covered.mark).await?;
+    let event = store.log().event_at(session, covered.mark).await?;
     let is_own = event.is_some_and(|event| match event.body {
         EventBody::Compacted { outcome, .. } => outcome.summarizer == extractive::NAME,
         _ => false,

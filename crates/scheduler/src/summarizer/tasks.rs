@@ -14,7 +14,7 @@ use crate::model::usage::Usage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::Expected;
 use crate::policy::summary::SummaryInput;
-use crate::store::Checked;
+use crate::store::CheckedInput;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -308,7 +308,7 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        edit: Checked<TaskEdit>,
+        edit: CheckedInput<TaskEdit>,
     ) -> Result<Arc<Task>, Refused> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Edit(edit.into_parts().0, answer)).await?;
@@ -321,7 +321,7 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        reply: Checked<TaskReply>,
+        reply: CheckedInput<TaskReply>,
     ) -> Result<(), Refused> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Complete(reply.into_parts().0, answer)).await?;

@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, AttemptEnd, Checked, Claim, Commit, Committed, Condition, CreateSession, Durability,
-    EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage, WithAppend,
+    self, AppendChanges, AppendInput, AttemptEnd, CheckedInput, Claim, Commit, CommitOutcome, Condition, CreateSession,
+    Durability, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -164,8 +164,14 @@ impl Fixture {
                 parent: None,
                 keeps_erased: false,
             };
-            sessions
-                .push(store.sessions().create(Checked::own(create), Requester::default()).await.expect("a session").0);
+            sessions.push(
+                store
+                    .sessions()
+                    .create(CheckedInput::trusted(create), Requester::default())
+                    .await
+                    .expect("a session")
+                    .0,
+            );
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
@@ -242,7 +248,7 @@ impl Fixture {
         let receipt = self
             .store
             .history()
-            .append(key, Requester::default(), None, Checked::own((vec![message], WithAppend::default())))
+            .append(key, Requester::default(), None, CheckedInput::trusted((vec![message], AppendChanges::default())))
             .await
             .expect("appended");
         self.due.insert(session);
@@ -265,7 +271,7 @@ impl Fixture {
         let enqueued = self
             .store
             .compactions()
-            .enqueue(key, Requester::default(), Checked::own(request), usage(), condition, None)
+            .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage(), condition, None)
             .await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
@@ -496,7 +502,7 @@ impl Fixture {
         };
         let done = self.store.jobs().commit(commit).await;
         if self.holds(claim) {
-            assert_eq!(done.expect("the claim holds"), Committed::Done);
+            assert_eq!(done.expect("the claim holds"), CommitOutcome::Done);
             let session = self.jobs[&claim.compaction].session;
             self.compacted[session] = self.store.sessions().get(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
@@ -766,12 +772,16 @@ fn a_decision_about_a_changed_view_is_not_enqueued() {
             let condition = Condition::Due { at };
             store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage(), condition, None)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage(), condition, None)
                 .await
                 .expect("the store answers")
         };
         let before = due().await;
-        store.history().rewind(key, Requester::default(), None, None, Checked::own(None)).await.expect("rewound");
+        store
+            .history()
+            .rewind(key, Requester::default(), None, None, CheckedInput::trusted(None))
+            .await
+            .expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
         let before = due().await;
         store.history().undo(key, Requester::default(), None).await.expect("undone");

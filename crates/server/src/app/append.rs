@@ -20,8 +20,8 @@ use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay};
 use crate::store::{
-    self, AppendInput, Checked, Counted, Findings, NewEnd, Order, PageOf, Receipt, Screen, Screened, Seal, SessionKey,
-    WithAppend,
+    self, AppendChanges, AppendInput, CheckedInput, Findings, MessageCounts, NewEnd, Order, PageOf, Receipt,
+    ScreenResult, Seal, SecretScreen, SessionKey,
 };
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Sent for SentMessages {
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         self.received = screen.messages(&mut self.messages)?;
         screen.optional_text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
@@ -173,7 +173,7 @@ impl Sent for Vec<OpenPart> {
         validate::open_parts(self)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.open_parts(self)
     }
 }
@@ -183,7 +183,7 @@ impl Sent for NewFinish {
         validate::finish("finish", self)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("finish.detail", &mut self.detail)
     }
 }
@@ -193,7 +193,7 @@ impl Sent for store::NewEdit {
         validate::edit(&self.parts, self.metadata_json.as_deref())
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.parts_of_request("request", &mut self.parts)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
     }
@@ -201,12 +201,12 @@ impl Sent for store::NewEdit {
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
-async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Option<Counted>> {
+async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Option<MessageCounts>> {
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
     let Some(counting) = known.counting.clone().filter(|_| is_settled) else { return Ok(None) };
     let parts = message.parts.iter().map(|part| part.body.clone()).collect();
     let counts = counts::count(&known.policy, message.role, parts).await?;
-    Ok(Some(Counted { counting, counts }))
+    Ok(Some(MessageCounts { counting, counts }))
 }
 
 impl Messages<'_> {
@@ -358,7 +358,7 @@ impl Messages<'_> {
         let checked = sent.with(());
         let (SentMessages { messages, title, metadata_json, received }, found) = sent.into_parts();
         self.caller.require_to_stay(metadata_json.as_deref())?;
-        let with = WithAppend {
+        let with = AppendChanges {
             rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
@@ -423,7 +423,7 @@ impl Messages<'_> {
         self,
         known: &CachedSession,
         message: MessageId,
-        parts: Checked<Vec<OpenPart>>,
+        parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<Answered<Appended>> {
         let found = parts.findings().clone();
         let receipt =
@@ -606,7 +606,7 @@ impl Messages<'_> {
             .caller
             .store()
             .history()
-            .rewind(key, self.caller.requester(), expected_revision, message, Checked::own(None))
+            .rewind(key, self.caller.requester(), expected_revision, message, CheckedInput::trusted(None))
             .await?)
     }
 

@@ -6,7 +6,7 @@ use super::secrets::{Answered, Sent};
 use super::{page_size, receipt_id, validate};
 pub use crate::model::approval::{Answer, Approval, Choice, Question};
 use crate::model::ids::ApprovalId;
-use crate::store::{Checked, Receipt, Screen, Screened};
+use crate::store::{CheckedInput, Receipt, ScreenResult, SecretScreen};
 
 fn approval_id(id: &str) -> Result<ApprovalId> {
     id.parse().map_err(|error| Error::field("approval_id", error))
@@ -18,7 +18,7 @@ impl Sent for Question {
     }
 
     /// Names of its choices are texts for people.
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("question.text", &mut self.text)?;
         screen.optional_json("question.input_json", &mut self.input_json)?;
         self.choices.iter_mut().enumerate().try_for_each(|(index, choice)| {
@@ -43,7 +43,7 @@ impl Sent for SentAnswer {
         }
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.answer.text)
     }
 }
@@ -75,7 +75,12 @@ impl Approvals<'_> {
     pub async fn withdraw(self, session: &str, id: &str) -> Result<Receipt> {
         let id = approval_id(id)?;
         let key = self.caller.session_key(session).await?;
-        Ok(self.caller.store().runs().end_approval(key, self.caller.requester(), id, Checked::own(None)).await?)
+        Ok(self
+            .caller
+            .store()
+            .runs()
+            .end_approval(key, self.caller.requester(), id, CheckedInput::trusted(None))
+            .await?)
     }
 
     /// An approval.

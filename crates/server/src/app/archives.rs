@@ -6,7 +6,7 @@ use super::sessions::SessionInfo;
 use crate::limits;
 use crate::model::access::Scope;
 use crate::model::ids::SessionId;
-use crate::store::{self, Archive, Imported};
+use crate::store::{self, Archive, ArchiveImport};
 use crate::turns;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Archives<'_> {
         let stopping = self.caller.shared.stopping.clone();
         turns::spawn(async move {
             let write = async {
-                while let Some(page) = writing.next().await? {
+                while let Some(page) = writing.next_piece().await? {
                     for piece in page.chunks(limits::ARCHIVE_PIECE_BYTES) {
                         if pieces.send(Ok(piece.to_vec())).await.is_err() {
                             return Ok(());
@@ -106,7 +106,7 @@ impl Archives<'_> {
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
         let imported =
             self.caller.store().archives().import(archive, self.caller.visibility.tenant.clone(), bytes).await?;
-        let Imported { session, written } = imported;
+        let ArchiveImport { session, written } = imported;
         let info = Error::answer(self.caller.sessions().info(session).await)?;
         self.caller.named.add(&info.session.id.to_string());
         Ok(ImportedArchive { info, written })

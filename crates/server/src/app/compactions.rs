@@ -21,8 +21,8 @@ use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, SummaryInEffect, is_possible};
 use crate::store::{
-    Checked, Condition, Receipt, Requester, Screen, Screened, SessionKey, Source, SuppliedSummary, UpdateSession,
-    WindowUsage,
+    CheckedInput, Condition, Receipt, Requester, ScreenResult, SecretScreen, SessionKey, Source, SuppliedSummary,
+    UpdateSession, WindowUsage,
 };
 
 /// A request for a compaction by hand.
@@ -112,7 +112,7 @@ impl Sent for NewCompaction {
         validate::instructions(&self.instructions)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("instructions", &mut self.instructions)
     }
 }
@@ -123,7 +123,7 @@ impl Sent for NewSummary {
         validate::name("summarizer", &self.summarizer)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.text)
     }
 }
@@ -263,7 +263,7 @@ impl Compactions<'_> {
             .caller
             .store()
             .compactions()
-            .enqueue(key, self.caller.requester(), Checked::own(request), usage, condition, None)
+            .enqueue(key, self.caller.requester(), CheckedInput::trusted(request), usage, condition, None)
             .await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.caller.shared.scheduler.wake();
@@ -285,7 +285,7 @@ impl Compactions<'_> {
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
-        self.caller.store().sessions().update(key, Checked::own(update), requester).await?;
+        self.caller.store().sessions().update(key, CheckedInput::trusted(update), requester).await?;
         self.caller.forget();
         Ok(())
     }

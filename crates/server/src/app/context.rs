@@ -21,7 +21,7 @@ use crate::model::session::{OverWindow, OverWindowReason};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{Provenance, ViewMessage};
 use crate::scheduler::{guard_input, planning_input};
-use crate::store::{self, Pending, SessionKey};
+use crate::store::{self, PendingWork, SessionKey};
 use crate::traffic::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +111,7 @@ pub struct Context {
 /// A view with the state it was made from.
 struct BuiltView {
     session: Arc<LoadedSession>,
-    pending: Pending,
+    pending: PendingWork,
     /// The memory reserved for the view while it is made; none for one that is not large.
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
@@ -259,7 +259,7 @@ impl Views<'_> {
     async fn newest(
         self,
         session: Arc<LoadedSession>,
-        pending: Pending,
+        pending: PendingWork,
         request: &ContextRequest,
     ) -> Result<BuiltView> {
         let session = self.with_kept_passages(session).await?;
@@ -273,7 +273,7 @@ impl Views<'_> {
     pub(super) async fn over_window(
         self,
         session: &LoadedSession,
-        pending: Pending,
+        pending: PendingWork,
     ) -> store::Result<Option<OverWindow>> {
         let LoadedSession { source, policy, formed, fold, .. } = session;
         if fold.fits(&source.window) {
@@ -300,7 +300,7 @@ impl Views<'_> {
             head.mark_unchanged();
             let built = self.build(key, request).await?;
             let is_late = tokio::time::Instant::now() >= deadline || self.caller.shared.stopping.is_cancelled();
-            if is_late || built.fits() || built.pending == Pending::default() {
+            if is_late || built.fits() || built.pending == PendingWork::default() {
                 return Ok(built);
             }
             let pending = built.pending;

@@ -9,7 +9,7 @@ use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
-use crate::store::{self, Checked, Erasure, Kind, Requester, SessionKey, SubAgent};
+use crate::store::{self, CheckedInput, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
 use crate::turns;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Content<'_> {
             let (mut sizes, mut existed) = erasures.preview(key, &target).await?;
             for sub_agent in with {
                 let (more, is_over) = erasures.preview(sub_agent, &target).await?;
-                (sizes, existed) = (sizes.with(more), existed && is_over);
+                (sizes, existed) = (sizes.with_session(more), existed && is_over);
             }
             return Ok(Erased { session, event: None, sizes, existed, pending_files: Vec::new(), sub_agents });
         }
@@ -144,7 +144,7 @@ async fn erase_all(
     shared: Arc<Shared>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
-    (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
+    (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
     let (erasures, is_session) = (shared.store.erasures(), target == EraseTarget::Session);
     let request = (target.clone(), reason.clone(), expected_revision);
@@ -176,7 +176,7 @@ impl Longhand {
                 () = self.shared.stopping.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let left = match self.shared.store.erasures().left().await {
+            let left = match self.shared.store.erasures().unfinished().await {
                 Ok(left) => left,
                 Err(error) => {
                     tracing::warn!(%error, "erasures that have begun cannot be looked for");

@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Checked, Requester, SessionKey, Store, Visibility, WithAppend};
+use crate::store::{self, AppendChanges, CheckedInput, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
@@ -247,7 +247,7 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     fixture
         .store
         .history()
-        .append(fixture.key, Requester::default(), None, Checked::own((vec![input], WithAppend::default())))
+        .append(fixture.key, Requester::default(), None, CheckedInput::trusted((vec![input], AppendChanges::default())))
         .await
         .expect("appended");
     let again = append().await;
@@ -369,7 +369,7 @@ async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
         let count = |tenant: &str, name: &'static str, letters: String| {
             let (ended, part) = (&ended, Arc::new(PartBody::Text(letters)));
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
-            turn.take(async move {
+            turn.take_turns(async move {
                 let counts = counts::count(policy, Role::User, vec![part.clone()]).await.expect("it is counted");
                 assert_eq!(counts, tokens::count(policy, Role::User, &[&*part]));
                 ended.lock().expect("an order").push(name);

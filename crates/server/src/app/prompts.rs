@@ -10,7 +10,7 @@ use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
 pub use crate::model::prompt::{Delivery, Prompt};
 use crate::model::run::Epoch;
-use crate::store::{self, QueueChange, Receipt, Screen, Screened, SessionKey};
+use crate::store::{self, QueueChange, Receipt, ScreenResult, SecretScreen, SessionKey};
 
 /// A prompt for a session's queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +54,7 @@ impl Sent for store::NewPrompt {
         validate::prompt(&self.parts, self.metadata_json.as_deref())
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.parts_of_request("prompt", &mut self.parts)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
     }

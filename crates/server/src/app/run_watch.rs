@@ -114,7 +114,7 @@ impl Runs<'_> {
         let run = self.one(key, epoch).await?;
         let after = match after {
             "" => {
-                let event = self.caller.store().log().at(key, run.start_revision).await?;
+                let event = self.caller.store().log().event_at(key, run.start_revision).await?;
                 let event = event.ok_or_else(|| Error::internal("a run began without an event"))?;
                 cursor::behind(self.caller.store(), event.seq, &event.hash)
             }
@@ -122,7 +122,7 @@ impl Runs<'_> {
         };
         let last = match &run.end {
             Some(end) => {
-                let event = self.caller.store().log().at(key, end.revision).await?;
+                let event = self.caller.store().log().event_at(key, end.revision).await?;
                 let seq = event.ok_or_else(|| Error::internal("a run ended without an event"))?.seq;
                 let is_behind = cursor::read(self.caller.store(), &after).await? >= seq;
                 is_behind.then(|| RunFrame { cursor: after.clone(), signal: RunSignal::Run(Box::new(run)) })

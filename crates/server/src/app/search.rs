@@ -9,7 +9,7 @@ use crate::model::message::{MessageState, Role};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 pub use crate::store::Hit;
-use crate::store::{HitOf, SessionKey, Visibility};
+use crate::store::{HitQuery, SessionKey, Visibility};
 pub use crate::words::Statistics;
 use crate::words::{self, Query, Rank, Snippet, snippet};
 pub use longhand_search::EntryKind;
@@ -237,8 +237,8 @@ impl History<'_> {
                 return Ok(page);
             }
             let (passed, places) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
-            let of = |(place, view): &(usize, SessionKey)| HitOf { entry: found.entries[*place].entry, view: *view };
-            let entries: Vec<HitOf> = places.iter().map(of).collect();
+            let of = |(place, view): &(usize, SessionKey)| HitQuery { entry: found.entries[*place].entry, view: *view };
+            let entries: Vec<HitQuery> = places.iter().map(of).collect();
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
             let read = hits.len();
             let hits =

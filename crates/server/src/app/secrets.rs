@@ -5,7 +5,7 @@ use super::error::{Error, Reason, Result};
 pub use crate::secrets::Action;
 use crate::secrets::Hit;
 pub use crate::store::SecretFinding;
-use crate::store::{Checked, Findings, RefusedSecret, Screen, Screened};
+use crate::store::{CheckedInput, Findings, RefusedSecret, ScreenResult, SecretScreen};
 use std::ops::Deref;
 
 /// A rule with its use.
@@ -48,7 +48,7 @@ pub(super) trait Sent {
     fn validate(&self) -> Result<()>;
 
     /// Has every text read.
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened;
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult;
 }
 
 /// A text that a request has beside what it is about.
@@ -64,15 +64,15 @@ impl Sent for SentText {
         (self.check)(&self.text)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text(self.field, &mut self.text)
     }
 }
 
 impl Caller {
     /// What the caller sends, as it may be written.
-    pub(super) fn check<T: Sent>(&self, sent: T) -> Result<Checked<T>> {
-        Checked::new(self.store().secrets(), sent, T::validate, T::screen)
+    pub(super) fn check<T: Sent>(&self, sent: T) -> Result<CheckedInput<T>> {
+        CheckedInput::new(self.store().secrets(), sent, T::validate, T::screen)
     }
 
     /// What was found in a request, with what the store found in the text of drafts.

@@ -17,7 +17,7 @@ use crate::policy::summary::SAID_HEADING;
 use crate::policy::{Policy, TextUnits, overflow};
 use crate::presets;
 use crate::store::{
-    self, Checked, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, Screen, Screened, SessionKey,
+    self, CheckedInput, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, ScreenResult, SecretScreen, SessionKey,
 };
 
 /// A session with its policy as text.
@@ -254,7 +254,7 @@ impl Sent for NewSession {
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)?;
         screen.json("policy_json", &mut self.policy_json)?;
@@ -269,7 +269,7 @@ impl Sent for SessionChange {
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.optional_text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)?;
         screen.optional_json("policy_json", &mut self.policy_json)?;
@@ -317,7 +317,7 @@ impl Sessions<'_> {
 
     /// The client id of a new session with the hash to keep of its request: that of a request in which a rule found a
     /// secret would tell whether a guess is right.
-    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &Checked<T>) -> NewClientId {
+    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &CheckedInput<T>) -> NewClientId {
         let salted = self.caller.store().secrets().salt().digest(&request_hash);
         match checked.has_changed() {
             true => NewClientId { id, request_hash: salted, other_hash: Some(request_hash) },

@@ -12,7 +12,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
-use crate::store::{Screen, Screened};
+use crate::store::{ScreenResult, SecretScreen};
 use crate::summarizer::{Filter, Refused, TaskEdit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl Sent for NewEdit {
         validate::json("details_json", self.details_json.as_deref(), limits::METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.optional_text("instructions", &mut self.instructions)?;
         screen.optional_json("details_json", &mut self.details_json)
     }
@@ -165,7 +165,7 @@ impl Sent for TaskReply {
         check_length(&self.text)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.text)
     }
 }

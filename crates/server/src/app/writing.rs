@@ -17,7 +17,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{NewFinish, NewMessage};
 use crate::model::part::NewPart;
 use crate::model::usage::ModelWindow;
-use crate::store::{self, Checked, DraftReceipt, DraftsWritten, EventFilter, Findings, RequestKey, SessionKey};
+use crate::store::{self, CheckedInput, DraftReceipt, DraftsWritten, EventFilter, Findings, RequestKey, SessionKey};
 use crate::turns;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use std::pin::pin;
@@ -515,8 +515,12 @@ impl Writing {
             if self.may_have_ended {
                 // A write of nothing is refused with the reason. What is dropped meanwhile looks again.
                 let history = self.caller.store().history();
-                let nothing =
-                    history.append_parts(self.key, self.caller.requester(), self.message, Checked::own(Vec::new()));
+                let nothing = history.append_parts(
+                    self.key,
+                    self.caller.requester(),
+                    self.message,
+                    CheckedInput::trusted(Vec::new()),
+                );
                 if let Err(error) = nothing.await {
                     return self.placed(error.into(), None);
                 }

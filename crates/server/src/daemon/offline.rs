@@ -2,8 +2,8 @@
 
 pub use crate::postgres::Shard;
 pub use crate::store::{
-    CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, Migrated, MigrationProgress, NamedRow, Place, Restored,
-    examine, restore,
+    CopyProgress, Diagnosis, DoctorTotals, ExaminationMode, Gap, MigratedStore, MigrationProgress, NamedRow,
+    RestoredStore, StorePlace, examine, restore,
 };
 
 use crate::clock::{Clock, fresh_id};
@@ -36,13 +36,13 @@ pub async fn export(
 ) -> Result<(), store::Error> {
     let mut convert = |piece| {
         each(match piece {
-            store::Exported::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),
-            store::Exported::Message(session, message) => {
+            store::ExportItem::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),
+            store::ExportItem::Message(session, message) => {
                 Exported::Message(session, Box::new(grpc::stored_message(*message)))
             }
-            store::Exported::Lost(lost) => Exported::Lost(lost),
-            store::Exported::Gap(gap) => Exported::Gap(gap),
-            store::Exported::Doubt(doubt) => Exported::Doubt(doubt),
+            store::ExportItem::Lost(lost) => Exported::Lost(lost),
+            store::ExportItem::Gap(gap) => Exported::Gap(gap),
+            store::ExportItem::Doubt(doubt) => Exported::Doubt(doubt),
         })
     };
     store::export(directory, &mut convert).await
@@ -54,10 +54,10 @@ pub async fn export(
 ///
 /// As those of `store::migrate`.
 pub async fn migrate(
-    from: &Place,
-    to: &Place,
+    from: &StorePlace,
+    to: &StorePlace,
     progress: &(dyn Fn(MigrationProgress) + Send + Sync),
-) -> Result<Migrated, store::Error> {
+) -> Result<MigratedStore, store::Error> {
     store::migrate(from, to, &Clock::default(), progress).await
 }
 

@@ -7,7 +7,7 @@ use super::hosted::{Hosted, Setup};
 use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
 use crate::grpc;
 use crate::limits;
-use crate::postgres::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, Survey};
+use crate::postgres::{self, AcknowledgedState, DaemonEntry, Registry, Shard, ShardEntry, Survey};
 use crate::store::{self, ShardPlace, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(super) struct Shards {
     busy: HashSet<String>,
     failures: OpenFailures,
     /// What was acknowledged last of each shard that was ever owned.
-    acknowledged: HashMap<String, Arc<Acknowledged>>,
+    acknowledged: HashMap<String, Arc<AcknowledgedState>>,
     /// The server of the database, and since when.
     server: (String, Instant),
     /// Shards whose stores were lost.

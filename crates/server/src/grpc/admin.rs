@@ -8,7 +8,7 @@ use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, CheckedChains, Checkpoints, ClockState, CompactionCounter,
-    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, SummarizerSpending, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -71,7 +71,7 @@ fn quota_use(QuotaUse { tenant, quota, used, limit }: QuotaUse) -> pb::QuotaUse 
     pb::QuotaUse { tenant, quota: quota.to_owned(), used, limit }
 }
 
-fn spending(spent: Spent) -> pb::SummarizerSpending {
+fn spending(spent: SummarizerSpending) -> pb::SummarizerSpending {
     pb::SummarizerSpending {
         summarizer: spent.summarizer,
         model: spent.model,

@@ -220,8 +220,8 @@ impl Guarded {
             Ok(turn) => turn,
             Err(error) => return Status::from(error).into_http(),
         };
-        let Ok(answer) = turn.clone().take(self.backend.clone().answer(request)).await;
-        answer.map(|body| Body::new(TurnBody { body, steps: Steps::of(turn) }))
+        let Ok(answer) = turn.clone().take_turns(self.backend.clone().answer(request)).await;
+        answer.map(|body| Body::new(TurnBody { body, steps: Steps::new(turn) }))
     }
 
     /// Refuses a request for the method with a path by its head, before anything of its body is read.

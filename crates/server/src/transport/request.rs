@@ -99,7 +99,7 @@ async fn broken(memory: Arc<RequestMemory>, deadline: Option<Deadline>, closing:
             let message = format!("the request was not complete after {limit_ms} ms");
             Error::new(Reason::RequestTimedOut, message).with("limit_ms", limit_ms)
         }
-        () = memory.held().revoked() => {
+        () = memory.reservation().revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
         () = closing.cancelled() => Error::stopping(),
@@ -114,7 +114,7 @@ pub(super) async fn admit(
     traffic: &Traffic,
     closing: &Arc<CancellationToken>,
 ) -> Result<MessageBody, Error> {
-    let memory = |held: Arc<Reservation>| RequestMemory::of(held, &traffic.requests);
+    let memory = |held: Arc<Reservation>| RequestMemory::new(held, &traffic.requests);
     if class == RequestClass::Open {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let size = Size { left: None, step: 1, is_short: false };
@@ -266,7 +266,7 @@ impl MessageBody {
         self.unreported_bytes += data.len();
         if self.unreported_bytes >= self.size.step {
             self.unreported_bytes = 0;
-            self.memory.held().touch();
+            self.memory.reservation().touch();
         }
         Ok(Frame::data(data))
     }
@@ -274,9 +274,9 @@ impl MessageBody {
     fn complete(&mut self) {
         self.is_complete = true;
         if self.size.is_short {
-            self.memory.read();
+            self.memory.release_sent();
         }
-        self.memory.held().exempt();
+        self.memory.reservation().exempt();
     }
 }
 

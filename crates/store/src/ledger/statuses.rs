@@ -19,13 +19,12 @@ const NEWEST_VERSIONS: &str = "select m.client_id, m.revision, m.public_id from 
      join message m on m.session_id = ?1 and m.client_id = wanted.value and m.revision = (select max(n.revision) \
      from message n where n.session_id = ?1 and n.client_id = wanted.value and n.revision between ?3 and ?4)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARK, ID, NEWEST_VERSIONS];
 
 /// The statuses of messages of a history as of a revision, in their order. The layout is read once; each message costs
 /// at most a mark and an id.
-pub(crate) fn of(
+pub(crate) fn read(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     at: Revision,
@@ -81,7 +80,7 @@ fn newest_versions(
         return Ok(newest);
     }
     let list = List::of_texts(wanted);
-    for (segment, has_messages) in ancestry.all(reader)? {
+    for (segment, has_messages) in ancestry.all_segments(reader)? {
         let last = segment.last_to(at);
         if !has_messages || segment.first > last {
             continue;
@@ -163,7 +162,6 @@ impl Rows<'_, '_> {
         Ok(cause)
     }
 
-    /// The id of the message of a revision.
     fn id(&mut self, revision: Revision) -> Result<MessageId> {
         if let Some(known) = self.ids.get(&revision) {
             return Ok(*known);

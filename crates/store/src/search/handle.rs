@@ -1,6 +1,6 @@
 //! The handle of the search index.
 
-use super::hits::{self, Hit, HitOf};
+use super::hits::{self, Hit, HitQuery};
 use super::indexer::Indexer;
 use crate::clock::Clock;
 use crate::engine::{files, gaps};
@@ -45,7 +45,7 @@ impl Search {
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for
     /// one that is no longer there. Reads no more entries after this number of bytes.
-    pub async fn hits(&self, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
+    pub async fn hits(&self, entries: &[HitQuery], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
         self.0.snapshot(|reader| hits::read(reader, entries, bytes_max)).await
     }
 
@@ -60,7 +60,7 @@ impl Search {
     }
 
     /// What searches wait for, for the one that fills the index: an event of the log.
-    pub fn asked(&self) -> watch::Receiver<Seq> {
+    pub fn awaited_seq(&self) -> watch::Receiver<Seq> {
         self.0.search.asked.subscribe()
     }
 

@@ -22,7 +22,6 @@ const EVENTS: &str =
 const PLACE: &str = "select session_id, revision from message where public_id = ?1";
 const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
@@ -43,7 +42,7 @@ pub struct Page {
 pub(super) type Sessions = HashMap<i64, (Arc<str>, Arc<[SessionKey]>)>;
 
 /// What closed parts, of a page of the log.
-struct Closing {
+struct ClosingEvent {
     owner: i64,
     revision: Revision,
     time: Timestamp,
@@ -61,7 +60,7 @@ enum Change {
 }
 
 /// The next page of the log after an event; none at its end.
-pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
+pub(super) fn next_page(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
     let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
@@ -70,7 +69,7 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
         let owner = row.get(1)?;
         match &changes[at] {
             Some(Change::Closed(message)) => {
-                let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
+                let closing = ClosingEvent { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
                 if let Some(found) = read.message(reader, *message, &changes[at..])? {
                     parts(reader, sessions, &read, &closing, &found, &mut page.parts)?;
                 }
@@ -255,7 +254,7 @@ fn parts(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
     read: &ReadMessages,
-    closing: &Closing,
+    closing: &ClosingEvent,
     message: &Message,
     found: &mut Vec<Part>,
 ) -> Result<()> {

@@ -10,7 +10,7 @@ use prost::Message as _;
 
 /// What is known of a part as it was received.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Received {
+pub(crate) enum ReceivedPart {
     /// As it is stored.
     #[default]
     AsStored,
@@ -64,12 +64,12 @@ struct DiskReceived {
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-impl From<&Received> for DiskReceived {
-    fn from(received: &Received) -> Self {
+impl From<&ReceivedPart> for DiskReceived {
+    fn from(received: &ReceivedPart) -> Self {
         match received {
-            Received::AsStored => Self::default(),
-            Received::Whole(digest) => Self { digest: Some(digest.to_vec()), ..Self::default() },
-            Received::InPieces { replaced, metadata } => Self {
+            ReceivedPart::AsStored => Self::default(),
+            ReceivedPart::Whole(digest) => Self { digest: Some(digest.to_vec()), ..Self::default() },
+            ReceivedPart::InPieces { replaced, metadata } => Self {
                 digest: None,
                 replaced: replaced.iter().map(Into::into).collect(),
                 metadata: metadata.map(Vec::from),
@@ -82,14 +82,14 @@ impl From<&Received> for DiskReceived {
 pub(crate) fn encode_received_part(
     body: &PartBody,
     metadata_json: Option<&str>,
-    received: &Received,
+    received: &ReceivedPart,
     salt: [u8; 16],
 ) -> EncodedPart {
     encode_part_with(body, metadata_json, &DiskReceived::from(received).encode_to_vec(), salt)
 }
 
 /// What a part's bytes say of how it was received. The other fields are skipped.
-pub(crate) fn decode_received(plain: &[u8]) -> Result<Received> {
+pub(crate) fn decode_received(plain: &[u8]) -> Result<ReceivedPart> {
     let disk: DiskReceived = decode_plain("part", plain)?;
     let digest = |digest: Vec<u8>| {
         digest.try_into().map_err(|digest: Vec<u8>| {
@@ -97,14 +97,14 @@ pub(crate) fn decode_received(plain: &[u8]) -> Result<Received> {
         })
     };
     match (disk.digest, disk.metadata) {
-        (Some(whole), _) => digest(whole).map(Received::Whole),
-        (None, None) if disk.replaced.is_empty() => Ok(Received::AsStored),
+        (Some(whole), _) => digest(whole).map(ReceivedPart::Whole),
+        (None, None) if disk.replaced.is_empty() => Ok(ReceivedPart::AsStored),
         (None, metadata) => {
             let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<Vec<_>>>()?;
             if !replaced.is_empty() {
                 check_replaced(&replaced, text_bytes(plain)?)?;
             }
-            Ok(Received::InPieces { replaced, metadata: metadata.map(digest).transpose()? })
+            Ok(ReceivedPart::InPieces { replaced, metadata: metadata.map(digest).transpose()? })
         }
     }
 }
@@ -123,7 +123,7 @@ fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::{decode_received, decompress, encode_received_part};
-    use super::Received;
+    use super::ReceivedPart;
     use crate::model::part::PartBody;
     use crate::secrets::{DIGEST_BYTES, Replaced};
 
@@ -141,7 +141,7 @@ mod tests {
             (vec![at(0, 0)], false),
             (vec![huge.clone(), huge], false),
         ] {
-            let received = Received::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
+            let received = ReceivedPart::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
             let encoded = encode_received_part(&PartBody::Text("0123456789".to_owned()), None, &received, [0; 16]);
             let body = encoded.body.expect("it is short");
             let plain = decompress("part", encoded.codec, encoded.length, body.to_vec()).expect("it is whole");
