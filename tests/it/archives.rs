@@ -10,7 +10,7 @@ use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
 use longhand::app::compactions::NewCompaction;
 use longhand::app::erase::{EraseRequest, EraseTarget};
-use longhand::app::prompts::{NewPrompt, Wanted};
+use longhand::app::prompts::{NewPrompt, PromptChoice};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
@@ -245,7 +245,7 @@ async fn what_waits_goes_on_in_the_copy() {
     assert_eq!(target.number("select count(*) from open_message where expire_time is not null"), 1);
     let run = target.app.runs().renew(&session, epoch, None).await.expect("the run is active");
     assert!(run.lease_end_time.is_some());
-    assert_eq!(target.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
+    assert_eq!(target.app.prompts().take(&session, epoch, PromptChoice::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
     target.app.messages().append_draft(&session, "a1", more).await.expect("it goes on with the words");
     target.app.messages().append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");

@@ -5,7 +5,7 @@ use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::model::compaction::{CompactionKind, Contradiction};
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use longhand::model::mark::WordsStance;
@@ -284,7 +284,10 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     assert_eq!((now().await.lines, now().await.marked), (words.lines, vec![(u1, WordsStance::Struck)]));
     // An undo takes back the mark, not the summary, and nothing waits for it; a redo brings it back.
     let (undone, _) = test.app.compactions().undo(&session, None).await.expect("undone");
-    assert!(matches!(undone, Reversed::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1), "{undone:?}");
+    assert!(
+        matches!(undone, ReversedChange::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1),
+        "{undone:?}"
+    );
     assert_eq!((now().await.lines.len(), now().await.marked.len()), (2, 0));
     let guards = test.app.sessions().get(&session).await.expect("the session").session.guards;
     assert_eq!(guards.hold_turns, 0, "{guards:?}");

@@ -7,7 +7,7 @@ use longhand::app::Caller;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::sessions::{NewSession, SessionChange};
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Level, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -433,7 +433,7 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
     let (undone, receipt) = test.app.compactions().undo(&session, None).await.expect("undone");
-    let Reversed::Compaction(undone) = undone else { panic!("another change") };
+    let ReversedChange::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
     let error = test.app.compactions().undo(&session, None).await.expect_err("there was one");

@@ -7,7 +7,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, fil
 use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
 use longhand::model::event::{Event, EventBody, EventKind};
@@ -279,7 +279,7 @@ async fn a_redo_that_ends_the_compaction_that_runs_is_answered_also_when_it_is_a
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionRedone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
-    assert!(matches!(&redone, Reversed::Compaction(compaction) if compaction.undone_revision.is_none()));
+    assert!(matches!(&redone, ReversedChange::Compaction(compaction) if compaction.undone_revision.is_none()));
     let again = test.once("redo", "r").compactions().redo(&session, None).await.expect("answered again");
     assert_eq!(again, (redone, receipt));
     assert_eq!(test.findings().await, []);

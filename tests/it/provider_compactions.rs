@@ -2,7 +2,7 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::erase::{EraseRequest, EraseTarget};
@@ -67,7 +67,7 @@ const REQUEST: &str = r#"{"input":[{"type":"message","role":"user","content":"On
 const FAILED: &str =
     r#"{"role":"assistant","content":[{"type":"compaction","content":null}],"stop_reason":"compaction"}"#;
 
-async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
+async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> AppendAnswer {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
     test.app.messages().append_with(session, request).await.expect("appended").answer

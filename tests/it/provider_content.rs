@@ -2,7 +2,7 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::formatted::{Format, ProviderContent};
@@ -25,7 +25,7 @@ fn given<'a>(format: Format, json: &str, view_token: Option<String>) -> AppendRe
     AppendRequest { provider_content, ..AppendRequest::default() }
 }
 
-async fn append(test: &TestApp, session: &str, json: &str) -> Appended {
+async fn append(test: &TestApp, session: &str, json: &str) -> AppendAnswer {
     test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended").answer
 }
 

@@ -3,7 +3,7 @@
 use super::{acquire, ended, newest, prompt, queue, submit};
 use crate::support::{TestApp, call, conversation, result, shown, text};
 use longhand::app::append::RewindTo;
-use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+use longhand::app::prompts::{Delivery, NewPrompt, PromptChoice};
 use longhand::app::{Caller, Error, Reason};
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{FinishReason, Role};
@@ -62,7 +62,7 @@ async fn a_message_is_sent_again_in_one_change() {
     assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
     test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
-    test.app.prompts().take(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
+    test.app.prompts().take(&session, epoch, PromptChoice::Named(&sent.0.to_string())).await.expect("taken");
     let view = shown(&test.context(&session).await);
     assert_eq!(view, ["user shown: one", "assistant shown: first", "user shown: two, better"]);
     assert_eq!(test.findings().await, []);
@@ -200,7 +200,7 @@ async fn a_call_is_answered_by_one_prompt() {
     test.app.prompts().submit(&session, words("c1")).await.expect("it waits");
     let epoch = acquire(&test.app, &session).await.epoch;
     for _ in 0..2 {
-        test.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken");
+        test.app.prompts().take(&session, epoch, PromptChoice::First).await.expect("taken");
     }
     let named = NewPrompt::of(vec![naming("c1", "x", "a2")]);
     assert_eq!(refused(&test.app, &session, named).await.reason, Reason::CallAnswered);

@@ -4,7 +4,7 @@ use super::quotas::{of, refused};
 use crate::support::{TestApp, conversation, text, turns, window};
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::access::Access;
-use longhand::app::append::{AppendRequest, Appended, NewDraftText};
+use longhand::app::append::{AppendAnswer, AppendRequest, NewDraftText};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::ContextRequest;
 use longhand::app::quotas::Quota;
@@ -37,7 +37,7 @@ async fn create(app: &Caller) -> String {
     app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
-async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
+async fn append(app: &Caller, session: &str, words: &str) -> Result<AppendAnswer, Error> {
     app.messages().append(session, conversation(words), None, None).await.map(|appended| appended.answer)
 }
 

@@ -181,30 +181,30 @@ pub fn is_owner_secret(text: &str) -> bool {
 /// The access tokens in memory: all of the store's, and the owner's.
 #[derive(Default)]
 pub(super) struct AccessTokens {
-    known: Mutex<Known>,
+    known: Mutex<TokenTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct TokenTable {
     owner_hash: Option<blake3::Hash>,
-    tokens: HashMap<AccessTokenId, Entry>,
+    tokens: HashMap<AccessTokenId, TokenEntry>,
     /// Failed attempts by address, since a time.
     failed: HashMap<IpAddr, (i64, u32)>,
 }
 
-struct Entry {
+struct TokenEntry {
     access: Arc<Access>,
     hash: blake3::Hash,
 }
 
-impl Entry {
+impl TokenEntry {
     /// True once it proves nothing any more.
     fn is_over(&self, now: Timestamp) -> bool {
         self.access.revoked.is_cancelled() || self.access.expire_time.is_some_and(|end| end <= now)
     }
 }
 
-impl From<StoredToken> for Entry {
+impl From<StoredToken> for TokenEntry {
     fn from(StoredToken { token, secret_hash, .. }: StoredToken) -> Self {
         let revoked = CancellationToken::new();
         if token.revoke_time.is_some() {
@@ -226,7 +226,7 @@ impl From<StoredToken> for Entry {
     }
 }
 
-impl Known {
+impl TokenTable {
     /// The access that a secret proves; none if it proves nothing.
     fn find(&self, secret: &str, now: Timestamp) -> Option<Arc<Access>> {
         let (of, _) = secret.strip_prefix(PREFIX)?.split_once('_')?;
@@ -237,7 +237,7 @@ impl Known {
         }
         let id = token_id(secret)?;
         let entry = self.tokens.get(&id)?;
-        let Entry { access, hash: known } = entry;
+        let TokenEntry { access, hash: known } = entry;
         (*known == hash && !entry.is_over(now)).then(|| Arc::clone(access))
     }
 
@@ -258,7 +258,7 @@ impl Known {
     }
 }
 
-impl Known {
+impl TokenTable {
     fn count_failure(&mut self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
         if self.may_fail(address, now) {
             return invalid;
@@ -282,7 +282,7 @@ impl AccessTokens {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, TokenTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn failed_attempts_of_an_address_are_counted_by_the_minute() {
-        let mut known = Known::default();
+        let mut known = TokenTable::default();
         let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         let allowed = (0..100).filter(|_| known.may_fail(one, at(0))).count();
         assert_eq!(allowed, limits::FAILED_ATTEMPTS_A_MINUTE as usize);
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_table_of_failing_addresses_is_bounded() {
-        let mut known = Known::default();
+        let mut known = TokenTable::default();
         for number in 0..u32::try_from(limits::FAILING_ADDRESSES_MAX).expect("a number") {
             assert!(known.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
         }
@@ -390,7 +390,7 @@ mod tests {
         };
         let (id, secret, stored) = entry(Some(at(10)));
         let (other_id, other_secret, other) = entry(None);
-        let mut known = Known::default();
+        let mut known = TokenTable::default();
         known.tokens.insert(id, stored.into());
         known.tokens.insert(other_id, other.into());
         assert!(known.find(&secret, at(9)).is_some() && known.find(&secret, at(10)).is_none());

@@ -4,7 +4,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::nouns::{Messages, Views};
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{CachedSession, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, counts};
@@ -47,7 +47,7 @@ pub struct ContextUsage {
 
 /// The answer of an append.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Appended {
+pub struct AppendAnswer {
     /// The ids of the messages or parts, in order.
     pub ids: Vec<uuid::Uuid>,
     /// Number of messages that existed before.
@@ -154,7 +154,7 @@ struct SentMessages {
     received: Vec<Option<[u8; 32]>>,
 }
 
-impl Sent for SentMessages {
+impl ClientInput for SentMessages {
     fn validate(&self) -> Result<()> {
         validate::batch(&self.messages)?;
         self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
@@ -168,7 +168,7 @@ impl Sent for SentMessages {
     }
 }
 
-impl Sent for Vec<OpenPart> {
+impl ClientInput for Vec<OpenPart> {
     fn validate(&self) -> Result<()> {
         validate::open_parts(self)
     }
@@ -178,7 +178,7 @@ impl Sent for Vec<OpenPart> {
     }
 }
 
-impl Sent for NewFinish {
+impl ClientInput for NewFinish {
     fn validate(&self) -> Result<()> {
         validate::finish("finish", self)
     }
@@ -188,7 +188,7 @@ impl Sent for NewFinish {
     }
 }
 
-impl Sent for store::NewEdit {
+impl ClientInput for store::NewEdit {
     fn validate(&self) -> Result<()> {
         validate::edit(&self.parts, self.metadata_json.as_deref())
     }
@@ -218,7 +218,7 @@ impl Messages<'_> {
         known: &CachedSession,
         window: Option<&ModelWindow>,
         overflows: bool,
-    ) -> Appended {
+    ) -> AppendAnswer {
         let window = window_of_call(&known.window, window);
         let figures = |session: &LoadedSession| {
             let fold = &session.fold;
@@ -238,7 +238,7 @@ impl Messages<'_> {
             pending: pending.compaction,
             usage_doubt: usage_doubt.flatten(),
         };
-        Appended { ids, existed_count, erased, revision, seq, context }
+        AppendAnswer { ids, existed_count, erased, revision, seq, context }
     }
 
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
@@ -326,13 +326,13 @@ impl Messages<'_> {
         messages: Vec<NewMessage>,
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
-    ) -> Result<Answered<Appended>> {
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
         self.append_with(session, request).await
     }
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
-    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<Answered<Appended>> {
+    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<ScreenedAnswer<AppendAnswer>> {
         let AppendRequest {
             messages,
             provider_content,
@@ -385,12 +385,17 @@ impl Messages<'_> {
         let append = checked.with((entries, with));
         let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
         self.caller.history().fill_index(&known);
-        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
+        Ok(ScreenedAnswer::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
-    pub async fn append_parts(self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Answered<Appended>> {
+    pub async fn append_parts(
+        self,
+        session: &str,
+        message: &str,
+        parts: Vec<OpenPart>,
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let parts = self.caller.check(parts)?;
         let known = self.caller.known(session).await?;
         self.caller.count_append(parts.len())?;
@@ -424,12 +429,12 @@ impl Messages<'_> {
         known: &CachedSession,
         message: MessageId,
         parts: Checked<Vec<OpenPart>>,
-    ) -> Result<Answered<Appended>> {
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let found = parts.findings().clone();
         let receipt =
             self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
         let found = self.caller.with_hits(found, "drafts", &receipt.hits);
-        Ok(Answered::new(self.appended(receipt, known, None, false).await, found))
+        Ok(ScreenedAnswer::new(self.appended(receipt, known, None, false).await, found))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
@@ -438,7 +443,7 @@ impl Messages<'_> {
         session: &str,
         message: &str,
         words: NewDraftText,
-    ) -> Result<Answered<store::DraftReceipt>> {
+    ) -> Result<ScreenedAnswer<store::DraftReceipt>> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         // The kind of a draft that exists is not read.
         if words.part.is_none() {
@@ -452,7 +457,7 @@ impl Messages<'_> {
             self.caller.store().history().append_draft(known.key, &self.caller.requester(), message, words).await?;
         self.announce(known.key, message, kind, &receipt);
         let found = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
-        Ok(Answered::new(receipt, found))
+        Ok(ScreenedAnswer::new(receipt, found))
     }
 
     /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
@@ -477,7 +482,7 @@ impl Messages<'_> {
         message: &str,
         finish: NewFinish,
         mut window: Option<ModelWindow>,
-    ) -> Result<Answered<Appended>> {
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let sent = self.caller.check(finish)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
@@ -499,7 +504,7 @@ impl Messages<'_> {
         let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
         self.caller.history().fill_index(&known);
         let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
-        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
+        Ok(ScreenedAnswer::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
@@ -617,13 +622,13 @@ impl Messages<'_> {
         message: &str,
         parts: &[NewPart],
         expected_revision: Option<Revision>,
-    ) -> Result<Answered<Receipt>> {
+    ) -> Result<ScreenedAnswer<Receipt>> {
         let parts = parts.to_vec();
         self.edit_with(session, EditRequest { message, parts, expected_revision, ..EditRequest::default() }).await
     }
 
     /// The same with everything that an edit can have.
-    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<Answered<Receipt>> {
+    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<ScreenedAnswer<Receipt>> {
         let EditRequest { message, parts, metadata_json, expected_revision, keep_erased } = edit;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
@@ -640,7 +645,7 @@ impl Messages<'_> {
         let key = self.caller.session_key(session).await?;
         self.caller.count_append(1)?;
         let history = self.caller.store().history();
-        Ok(Answered::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
+        Ok(ScreenedAnswer::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::Compactions;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
@@ -107,7 +107,7 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
     Ok(CompactionId(*id))
 }
 
-impl Sent for NewCompaction {
+impl ClientInput for NewCompaction {
     fn validate(&self) -> Result<()> {
         validate::instructions(&self.instructions)
     }
@@ -117,7 +117,7 @@ impl Sent for NewCompaction {
     }
 }
 
-impl Sent for NewSummary {
+impl ClientInput for NewSummary {
     fn validate(&self) -> Result<()> {
         validate::summary(&self.text)?;
         validate::name("summarizer", &self.summarizer)
@@ -130,7 +130,7 @@ impl Sent for NewSummary {
 
 impl Compactions<'_> {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<Answered<(Compaction, bool)>> {
+    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<ScreenedAnswer<(Compaction, bool)>> {
         let wanted = self.caller.check(wanted)?;
         let key = self.caller.session_key(session).await?;
         let (source, _held) = self.caller.views().reserved_source(key, None).await?;
@@ -157,7 +157,7 @@ impl Compactions<'_> {
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.caller.shared.scheduler.wake();
         let compaction = Error::answer(compactions.get(enqueued.compaction).await)?;
-        Ok(Answered::new((compaction, enqueued.joined), wanted.into_parts().1))
+        Ok(ScreenedAnswer::new((compaction, enqueued.joined), wanted.into_parts().1))
     }
 
     /// The requested bounds of a summary, as positions in the view.
@@ -291,18 +291,18 @@ impl Compactions<'_> {
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<Answered<(Compaction, Receipt)>> {
+    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<ScreenedAnswer<(Compaction, Receipt)>> {
         let new = self.caller.check(new)?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
+            return Ok(ScreenedAnswer::new(self.supplied(receipt).await?, new.into_parts().1));
         }
         self.caller.count_append(1)?;
         // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
         for _ in 0..limits::SUPPLY_TRIES_MAX {
             let planned = new.with(self.plan_supplied(key, &new).await?);
             if let Some(receipt) = self.caller.store().compactions().supply(planned).await? {
-                return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
+                return Ok(ScreenedAnswer::new(self.supplied(receipt).await?, new.into_parts().1));
             }
         }
         Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))

@@ -3,7 +3,7 @@
 use super::Longhand;
 use super::access::{Access, NewAccessToken, new_secret};
 use super::access_record::NamedSessions;
-use super::console_links::Pending;
+use super::console_links::PendingLink;
 use super::error::{Error, Reason, Result};
 use super::nouns::Tokens;
 use crate::limits;
@@ -56,7 +56,7 @@ impl Tokens<'_> {
         let now = self.caller.shared.clock.present();
         let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
         let (secret, hash) = new_secret(LINK);
-        let link = Pending { access: self.caller.access.clone(), new, session_micros, expire_time };
+        let link = PendingLink { access: self.caller.access.clone(), new, session_micros, expire_time };
         self.caller.shared.entrance.console_links.add(hash, link, now)?;
         Ok((secret, expire_time))
     }

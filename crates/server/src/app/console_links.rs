@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The links that nobody has opened yet, by the hashes of their secrets.
 #[derive(Default)]
 pub(super) struct ConsoleLinks {
-    pending: Mutex<HashMap<[u8; 32], Pending>>,
+    pending: Mutex<HashMap<[u8; 32], PendingLink>>,
 }
 
 /// A link that nobody has opened yet.
-pub(super) struct Pending {
+pub(super) struct PendingLink {
     /// Whose link it is.
     pub(super) access: Arc<Access>,
     /// The token that it becomes, whose end is counted from the moment of opening.
@@ -26,7 +26,7 @@ pub(super) struct Pending {
     pub(super) expire_time: Timestamp,
 }
 
-impl Pending {
+impl PendingLink {
     /// True while it opens something. A link from the future was made by a clock that was wrong.
     fn is_open(&self, now: Timestamp) -> bool {
         let made = self.expire_time.plus_millis(-limits::CONSOLE_LINK_SECONDS * 1_000);
@@ -42,12 +42,12 @@ impl Pending {
 }
 
 impl ConsoleLinks {
-    fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], Pending>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], PendingLink>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a link, by the hash of its secret.
-    pub(super) fn add(&self, hash: [u8; 32], link: Pending, now: Timestamp) -> Result<()> {
+    pub(super) fn add(&self, hash: [u8; 32], link: PendingLink, now: Timestamp) -> Result<()> {
         let mut pending = self.pending();
         pending.retain(|_, link| link.is_open(now));
         // No tenant keeps the others from making links.
@@ -59,7 +59,7 @@ impl ConsoleLinks {
     }
 
     /// Takes a link, which then opens nothing more; none if there is none, or it is over.
-    pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<Pending> {
+    pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<PendingLink> {
         self.pending().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
     }
 }
@@ -77,14 +77,14 @@ fn require_room(what: &str, count: usize, limit: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn link(expire_time: i64) -> Pending {
+    fn link(expire_time: i64) -> PendingLink {
         link_of("", expire_time)
     }
 
-    fn link_of(tenant: &str, expire_time: i64) -> Pending {
+    fn link_of(tenant: &str, expire_time: i64) -> PendingLink {
         let access = Arc::new(Access { tenant: tenant.into(), ..Access::owner() });
         let new = NewAccessToken::default();
-        Pending { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
+        PendingLink { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
-use super::formatted::{self, Formatted};
+use super::formatted::{self, FormattedView};
 use super::large_views::view_bytes;
 use super::nouns::Views;
 use super::{validate, view_token, window_of_call};
@@ -73,7 +73,7 @@ pub struct Context {
     /// The rest of the view; empty in another format than Longhand's own.
     pub messages: Vec<ViewMessage>,
     /// The same in the format that was asked for.
-    pub formatted: Option<Formatted>,
+    pub formatted: Option<FormattedView>,
     /// Tokens of a request with the view: valid usage plus the estimate of the messages added after it.
     pub context_tokens: i64,
     /// Tokens, by the policy's estimate.
@@ -342,7 +342,7 @@ impl Views<'_> {
         self,
         key: SessionKey,
         request: &ContextRequest,
-        now: &Formatted,
+        now: &FormattedView,
         held: Option<&Reservation>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };

@@ -3,8 +3,8 @@
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::nouns::Events;
-use super::presence::{PresenceFrame, Watching};
-use super::quotas::Share;
+use super::presence::{PresenceFrame, PresenceWatch};
+use super::quotas::StreamShare;
 use super::sessions::SessionInfo;
 use super::{Caller, cursor, page_size, validate};
 use crate::bus::{Next, Subscription};
@@ -227,7 +227,7 @@ pub struct EventStream {
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
     presence: Option<broadcast::Receiver<SessionKey>>,
     /// The caller is present in the named sessions as long as the stream lives.
-    _watching: Watching,
+    _watching: PresenceWatch,
     all_sessions: bool,
     /// The sessions whose events and deltas the stream has, if they are not all or named.
     visibility: Option<Visibility>,
@@ -235,7 +235,7 @@ pub struct EventStream {
     /// Counts the stream as open until it is dropped.
     _permit: OwnedSemaphorePermit,
     /// Counted for the tenant.
-    _share: Option<Share>,
+    _share: Option<StreamShare>,
 }
 
 /// A piece of a snapshot, at a revision of its session.
@@ -522,7 +522,7 @@ impl<'a> Events<'a> {
         let filter = EventFilter { sessions: keys, kinds: request.kinds, visibility: visibility.clone() };
         let named = || sessions.iter().map(|(key, session)| (*key, *session));
         let actor = &self.caller.requester.actor;
-        let watching = Watching::begin(
+        let watching = PresenceWatch::begin(
             &self.caller.shared.presences,
             named().map(|(key, _)| key),
             actor,

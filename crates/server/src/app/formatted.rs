@@ -9,7 +9,7 @@ use crate::model::view::ViewMessage;
 
 /// A view in a format.
 #[derive(Debug, Clone)]
-pub struct Formatted {
+pub struct FormattedView {
     /// The format.
     pub format: Format,
     /// What a request has apart from its messages, as JSON.
@@ -22,7 +22,7 @@ pub struct Formatted {
     pub(super) hashes: Vec<[u8; 32]>,
 }
 
-impl Formatted {
+impl FormattedView {
     /// The hash of the whole view.
     pub(super) fn hash(&self) -> [u8; 32] {
         self.hashes.last().copied().unwrap_or_default()
@@ -41,7 +41,7 @@ impl Formatted {
 }
 
 /// The messages of a whole view in a format; degraded, with a line of text for what the format cannot carry.
-pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<Formatted> {
+pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<FormattedView> {
     let written = if degrade { provider::write_degraded } else { provider::write };
     let Written { system_json, messages, left_out } = written(format, messages).map_err(refused)?;
     let largest = messages.iter().map(|message| message.json.len()).max().unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> 
         before = *hasher.finalize().as_bytes();
         hashes.push(before);
     }
-    Ok(Formatted { format, system_json, messages, left_out, hashes })
+    Ok(FormattedView { format, system_json, messages, left_out, hashes })
 }
 
 fn refused(refusal: Refusal) -> Error {

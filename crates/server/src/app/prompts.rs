@@ -3,7 +3,7 @@
 use super::append::RewindTo;
 use super::error::{Error, Result};
 use super::nouns::Prompts;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, receipt_id, validate};
 use crate::model::Revision;
 use crate::model::ids::PromptId;
@@ -36,7 +36,7 @@ impl NewPrompt<'_> {
 
 /// Which prompt a run takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted<'a> {
+pub enum PromptChoice<'a> {
     /// The first of the queue.
     First,
     /// The first of the queue, if it steers.
@@ -49,7 +49,7 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
     id.parse().map_err(|error| Error::field(field, error))
 }
 
-impl Sent for store::NewPrompt {
+impl ClientInput for store::NewPrompt {
     fn validate(&self) -> Result<()> {
         validate::prompt(&self.parts, self.metadata_json.as_deref())
     }
@@ -62,7 +62,7 @@ impl Sent for store::NewPrompt {
 
 impl Prompts<'_> {
     /// Adds a prompt to a session's queue.
-    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<Answered<(PromptId, Receipt)>> {
+    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<ScreenedAnswer<(PromptId, Receipt)>> {
         let NewPrompt { parts, delivery, metadata_json, rewind, expected_revision } = new;
         let rewind = rewind.map(RewindTo::end).transpose()?;
         let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
@@ -75,15 +75,15 @@ impl Prompts<'_> {
         self.caller.count_append(1)?;
         let receipt =
             self.caller.store().runs().submit_prompt(key, self.caller.requester(), expected_revision, new).await?;
-        Ok(Answered::new((PromptId(receipt_id(&receipt)?), receipt), found))
+        Ok(ScreenedAnswer::new((PromptId(receipt_id(&receipt)?), receipt), found))
     }
 
     /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.
-    pub async fn take(self, session: &str, epoch: Epoch, wanted: Wanted<'_>) -> Result<(Prompt, Receipt)> {
+    pub async fn take(self, session: &str, epoch: Epoch, wanted: PromptChoice<'_>) -> Result<(Prompt, Receipt)> {
         let (prompt, steering_only) = match wanted {
-            Wanted::First => (None, false),
-            Wanted::FirstSteering => (None, true),
-            Wanted::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
+            PromptChoice::First => (None, false),
+            PromptChoice::FirstSteering => (None, true),
+            PromptChoice::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
         };
         let (key, receipt) = self.change(session, QueueChange::Take { epoch, prompt, steering_only }).await?;
         let prompt = self.caller.store().runs().prompt(key, PromptId(receipt_id(&receipt)?)).await;

@@ -38,10 +38,10 @@ pub struct QuotaUse {
 /// The tenants that have quotas, with what they use.
 #[derive(Default)]
 pub(super) struct Quotas {
-    tenants: HashMap<String, Arc<Mutex<Used>>>,
+    tenants: HashMap<String, Arc<Mutex<QuotaTally>>>,
 }
 
-struct Used {
+struct QuotaTally {
     quota: Quota,
     streams: u64,
     /// Appends that may come at once, in millionths, and the time of this figure.
@@ -50,9 +50,9 @@ struct Used {
 
 /// An event stream that a tenant uses, until it is dropped.
 #[must_use]
-pub(super) struct Share(Option<Arc<Mutex<Used>>>);
+pub(super) struct StreamShare(Option<Arc<Mutex<QuotaTally>>>);
 
-impl Drop for Share {
+impl Drop for StreamShare {
     fn drop(&mut self) {
         if let Some(used) = &self.0 {
             locked(used).streams -= 1;
@@ -60,7 +60,7 @@ impl Drop for Share {
     }
 }
 
-fn locked(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
+fn locked(used: &Mutex<QuotaTally>) -> MutexGuard<'_, QuotaTally> {
     used.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -69,14 +69,14 @@ impl Quotas {
     pub(super) fn new(quotas: HashMap<String, Quota>, now: Timestamp) -> Self {
         let tenants = quotas.into_iter().map(|(tenant, quota)| {
             let appends = (i64::from(quota.appends_per_second.unwrap_or(0)) * SECOND, now);
-            (tenant, Arc::new(Mutex::new(Used { quota, streams: 0, appends })))
+            (tenant, Arc::new(Mutex::new(QuotaTally { quota, streams: 0, appends })))
         });
         Self { tenants: tenants.collect() }
     }
 
     /// One more event stream.
-    pub(super) fn stream(&self, tenant: &str) -> Result<Share> {
-        let Some(of) = self.tenants.get(tenant) else { return Ok(Share(None)) };
+    pub(super) fn stream(&self, tenant: &str) -> Result<StreamShare> {
+        let Some(of) = self.tenants.get(tenant) else { return Ok(StreamShare(None)) };
         {
             let mut used = locked(of);
             if let Some(limit) = used.quota.streams.filter(|limit| used.streams >= *limit) {
@@ -85,12 +85,12 @@ impl Quotas {
             }
             used.streams += 1;
         }
-        Ok(Share(Some(of.clone())))
+        Ok(StreamShare(Some(of.clone())))
     }
 
     /// What tenants use of their quotas of streams.
     pub(super) fn uses(&self) -> Vec<QuotaUse> {
-        let of = |(tenant, used): (&String, &Arc<Mutex<Used>>)| {
+        let of = |(tenant, used): (&String, &Arc<Mutex<QuotaTally>>)| {
             let used = locked(used);
             let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             let (limit, used) = (number(used.quota.streams?), number(used.streams));

@@ -52,7 +52,7 @@ impl fmt::Display for RetentionReason {
 
 /// A session that goes by a rule, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiredSession {
     /// Its id.
     pub session: SessionId,
     /// Its title before the erasure.
@@ -86,7 +86,7 @@ pub struct RetentionSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetentionItem {
     /// A session that was erased, or would be.
-    Expired(Expired),
+    Expired(ExpiredSession),
     /// The end. Comes last, once.
     End(RetentionSummary),
 }
@@ -121,7 +121,7 @@ pub(super) struct Examination<'r> {
 }
 
 /// A session that is to go.
-pub(super) struct Due<'r> {
+pub(super) struct SessionToErase<'r> {
     pub(super) candidate: RetentionCandidate,
     pub(super) rule: &'r RetentionRule,
     pub(super) reason: RetentionReason,
@@ -163,7 +163,7 @@ impl<'r> Examination<'r> {
     }
 
     /// The session, if it is to go.
-    pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<Due<'r>> {
+    pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<SessionToErase<'r>> {
         self.summary.examined += 1;
         let (rule, reason) = self.exceeded(&candidate)?;
         let keeps = candidate.labels.iter().any(|label| label == KEEP);
@@ -171,6 +171,6 @@ impl<'r> Examination<'r> {
             self.summary.protected += 1;
             return None;
         }
-        Some(Due { candidate, rule, reason })
+        Some(SessionToErase { candidate, rule, reason })
     }
 }

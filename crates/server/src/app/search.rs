@@ -63,7 +63,7 @@ pub struct SearchRequest {
 
 /// A hit with the passage that shows it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shown {
+pub struct ShownHit {
     /// The hit.
     pub hit: Hit,
     /// The kind of its part.
@@ -86,7 +86,7 @@ pub struct Shown {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchPage {
     /// The hits, best first.
-    pub hits: Vec<Shown>,
+    pub hits: Vec<ShownHit>,
     /// The token of the next page; empty on the last.
     pub next_page_token: String,
     /// The newest event that was in the index.
@@ -179,7 +179,7 @@ impl SearchRequest {
 }
 
 /// What the index does not know of sessions, and is compared after it.
-struct Compared {
+struct ComparedSessions {
     by: Vec<Visibility>,
     /// The session whose view is asked; none for that of each part.
     view: Option<SessionKey>,
@@ -287,9 +287,9 @@ impl History<'_> {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, Compared)> {
+    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, ComparedSessions)> {
         let tenant = &self.caller.visibility.tenant;
-        let mut compared = Compared { by: Vec::new(), view: None };
+        let mut compared = ComparedSessions { by: Vec::new(), view: None };
         if !self.caller.visibility.is_unbound() {
             compared.by.push(self.caller.visibility.clone());
         }
@@ -345,7 +345,7 @@ impl History<'_> {
     async fn admitted(
         self,
         wanted: &Wanted,
-        compared: &Compared,
+        compared: &ComparedSessions,
         entries: &[Ranked],
         most: usize,
     ) -> Result<(usize, Vec<(usize, SessionKey)>)> {
@@ -373,7 +373,7 @@ impl History<'_> {
 
 /// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
 /// does: all terms, or any clue.
-fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<Shown> {
+fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<ShownHit> {
     let part = hit.message.parts.first()?;
     let kind = EntryKind::of(&part.body)?;
     let (text, form) = text_of(&part.body)?;
@@ -386,5 +386,5 @@ fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Op
     let in_view = hit.status.state == MessageState::Active;
     let clues = query.clues.iter().zip(&ranked.scores).filter(|(_, score)| **score > 0);
     let terms = clues.map(|(clue, score)| (clue.to_string(), *score)).collect();
-    Some(Shown { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
+    Some(ShownHit { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
 }

@@ -93,15 +93,15 @@ mod tests {
         Share::new(tenant.into(), token.to_string().into())
     }
 
-    type Waiting<'t> = BoxFuture<'t, Result<Turn<'t>>>;
+    type WaitingSearch<'t> = BoxFuture<'t, Result<Turn<'t>>>;
 
     /// A search that waits, or was refused.
-    fn wait<'t>(turns: &'t SearchTurns, of: &'t Share) -> Waiting<'t> {
+    fn wait<'t>(turns: &'t SearchTurns, of: &'t Share) -> WaitingSearch<'t> {
         turns.wait(of).boxed()
     }
 
     /// The turn of a search that has it.
-    fn taken<'t>(search: &mut Waiting<'t>) -> Option<Turn<'t>> {
+    fn taken<'t>(search: &mut WaitingSearch<'t>) -> Option<Turn<'t>> {
         search.now_or_never().map(|turn| turn.expect("room"))
     }
 

@@ -50,7 +50,7 @@ pub enum ListFrame {
 
 /// A session with new events.
 #[derive(Debug, Clone, Copy)]
-struct Changed {
+struct ChangedSession {
     id: SessionId,
     /// True if it may have left the list.
     may_leave: bool,
@@ -68,7 +68,7 @@ pub struct SessionWatch {
     /// The position of the frames that were handed out.
     cursor: String,
     /// Sessions with new events, each once.
-    changed: VecDeque<Changed>,
+    changed: VecDeque<ChangedSession>,
     /// The position behind those events.
     next_cursor: String,
     /// When the client last got a position.
@@ -213,7 +213,7 @@ impl SessionWatch {
                 changed.may_leave |= may_leave;
                 changed.spreads |= spreads;
             }
-            None => self.changed.push_back(Changed { id, may_leave, spreads }),
+            None => self.changed.push_back(ChangedSession { id, may_leave, spreads }),
         }
     }
 
@@ -222,7 +222,7 @@ impl SessionWatch {
         let (mut sessions, mut removed) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while !self.changed.is_empty() && bytes < limits::EVENT_FRAME_BYTES {
-            let chunk: Vec<Changed> = self.changed.drain(..self.changed.len().min(CHUNK)).collect();
+            let chunk: Vec<ChangedSession> = self.changed.drain(..self.changed.len().min(CHUNK)).collect();
             let ids: Vec<SessionId> = chunk.iter().map(|changed| changed.id).collect();
             let found = self.caller.store().sessions().current(&self.list.filter, &ids).await?;
             for (changed, (key, listed)) in chunk.into_iter().zip(found) {
@@ -256,7 +256,7 @@ impl SessionWatch {
             let forks = self.caller.store().sessions().inheriting(&[source], behind, limits::PAGE_SIZE_MAX).await?;
             let Some((last, _)) = forks.last() else { return Ok(()) };
             behind = last.0;
-            self.changed.extend(forks.iter().map(|(_, id)| Changed { id: *id, may_leave: true, spreads: true }));
+            self.changed.extend(forks.iter().map(|(_, id)| ChangedSession { id: *id, may_leave: true, spreads: true }));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::SummaryTasks;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::validate;
 use crate::limits;
 use crate::model::Revision;
@@ -146,7 +146,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
-impl Sent for NewEdit {
+impl ClientInput for NewEdit {
     fn validate(&self) -> Result<()> {
         validate::instructions(self.instructions.as_deref().unwrap_or_default())?;
         validate::json("details_json", self.details_json.as_deref(), limits::METADATA_BYTES_MAX)
@@ -158,7 +158,7 @@ impl Sent for NewEdit {
     }
 }
 
-impl Sent for TaskReply {
+impl ClientInput for TaskReply {
     fn validate(&self) -> Result<()> {
         validate::name("model", &self.model)?;
         self.usage.as_ref().map_or(Ok(()), |usage| validate::usage("usage", usage))?;
@@ -210,7 +210,7 @@ impl SummaryTasks<'_> {
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<Answered<(Arc<Task>, Prompt)>> {
+    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<ScreenedAnswer<(Arc<Task>, Prompt)>> {
         let edit = self.caller.check(edit)?;
         let window_tokens = window(edit.window_tokens)?;
         let retained = edit.retained.as_deref().unwrap_or_default();
@@ -235,7 +235,7 @@ impl SummaryTasks<'_> {
         let change = edit.with(TaskEdit { plan, instructions, details_json });
         let task = tasks.edit(compaction, token, change).await?;
         let prompt = request(&task, None, window_tokens);
-        Ok(Answered::new((task, prompt), edit.into_parts().1))
+        Ok(ScreenedAnswer::new((task, prompt), edit.into_parts().1))
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
@@ -249,12 +249,12 @@ impl SummaryTasks<'_> {
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<Answered<Compaction>> {
+    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<ScreenedAnswer<Compaction>> {
         let reply = self.caller.check(reply)?;
         let found = reply.findings().clone();
         let (compaction, token) = self.held(hold).await?;
         self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Ok(Answered::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
+        Ok(ScreenedAnswer::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
     }
 
     /// Releases a leased task without a summary.

@@ -3,11 +3,11 @@
 //! What has come while a commit was under way is committed together, and no frame is read before: the stream's own flow
 //! control holds the writer back.
 
-use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
+use super::append::{AppendAnswer, DraftEnd, NewDraftText, OpenPart};
 use super::error::{Error, Reason, Result};
 use super::nouns::Messages;
-use super::quotas::Share;
-use super::secrets::Answered;
+use super::quotas::StreamShare;
+use super::secrets::ScreenedAnswer;
 use super::{Caller, validate};
 use crate::bus::{Next, Subscription};
 use crate::limits;
@@ -100,13 +100,13 @@ pub struct MessageEnd {
 
 /// The answer to a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Written {
+pub struct WriteAnswer {
     /// The message.
     pub message: MessageId,
     /// True if the stream has sealed it.
     pub sealed: bool,
     /// The answer of the last write that is part of history, or of the begin.
-    pub newest: Appended,
+    pub newest: AppendAnswer,
     /// The drafts that got text, by their client ids.
     pub drafts: Vec<(String, DraftReceipt)>,
 }
@@ -121,7 +121,7 @@ struct KnownDraft {
 }
 
 /// What is written at once.
-enum Step {
+enum WriteStep {
     /// Text for drafts, joined where it follows on.
     Words(Vec<NewDraftText>),
     /// A part, the end of a draft, or nothing to keep the message open.
@@ -130,13 +130,13 @@ enum Step {
 }
 
 /// A stream in progress.
-struct Writing {
+struct OpenWrite {
     caller: Caller,
     key: SessionKey,
     session: String,
     message: MessageId,
     request_id: String,
-    newest: Appended,
+    newest: AppendAnswer,
     /// What the rules for secrets found so far.
     found: Findings,
     drafts: Vec<KnownDraft>,
@@ -146,7 +146,7 @@ struct Writing {
     /// True if something happened after which the message may take no more, and it was not looked at since.
     may_have_ended: bool,
     _permit: OwnedSemaphorePermit,
-    _share: Option<Share>,
+    _share: Option<StreamShare>,
 }
 
 impl Messages<'_> {
@@ -156,7 +156,7 @@ impl Messages<'_> {
         self,
         start: WriteStart,
         frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
-    ) -> std::result::Result<Answered<Written>, E> {
+    ) -> std::result::Result<ScreenedAnswer<WriteAnswer>, E> {
         let mut writing = self.begin_writing(start).await?;
         let mut frames = pin!(frames);
         loop {
@@ -170,15 +170,15 @@ impl Messages<'_> {
                 return Ok(written);
             }
             match end {
-                End::None => {}
-                End::Whole => return Ok(writing.left_open()?),
-                End::Broken(error) => return Err(error),
+                FramesEnd::None => {}
+                FramesEnd::Whole => return Ok(writing.left_open()?),
+                FramesEnd::Broken(error) => return Err(error),
             }
         }
     }
 
     /// Opens the message, or finds it.
-    async fn begin_writing(self, start: WriteStart) -> Result<Writing> {
+    async fn begin_writing(self, start: WriteStart) -> Result<OpenWrite> {
         let WriteStart { session, target, request_id } = start;
         if !request_id.is_empty() {
             validate::name("target.request_id", &request_id)?;
@@ -199,10 +199,10 @@ impl Messages<'_> {
                 (opened.answer, None)
             }
             // An end that is sent again gets its first answer, whatever has become of the message.
-            Err(error) if !request_id.is_empty() && closes(error.reason) => (Appended::default(), Some(error)),
+            Err(error) if !request_id.is_empty() && closes(error.reason) => (AppendAnswer::default(), Some(error)),
             Err(error) => return Err(error.with("message_id", message)),
         };
-        Ok(Writing {
+        Ok(OpenWrite {
             caller: self.caller.clone(),
             key,
             session,
@@ -225,7 +225,7 @@ impl Messages<'_> {
         session: &str,
         key: SessionKey,
         target: WriteTarget,
-    ) -> Result<(MessageId, Result<Answered<Appended>>)> {
+    ) -> Result<(MessageId, Result<ScreenedAnswer<AppendAnswer>>)> {
         let mut secrets = Vec::new();
         let name = match target {
             WriteTarget::Open(name) => name,
@@ -254,7 +254,7 @@ impl Messages<'_> {
         let id = self.caller.store().history().id(key, &name).await?;
         // A write of nothing is refused for the same reasons as any other, and has no texts.
         let written = self.append_parts(session, &id.to_string(), Vec::new()).await;
-        Ok((id, written.map(|written| Answered { secrets, ..written })))
+        Ok((id, written.map(|written| ScreenedAnswer { secrets, ..written })))
     }
 
     /// Events after which a message may take no more, from now on.
@@ -284,7 +284,7 @@ fn closes(reason: Reason) -> bool {
 }
 
 /// What comes behind the frames that waited.
-enum End<E> {
+enum FramesEnd<E> {
     /// Further frames.
     None,
     /// Nothing.
@@ -296,12 +296,12 @@ enum End<E> {
 fn waiting<E>(
     first: Option<std::result::Result<WriteFrame, E>>,
     mut frames: std::pin::Pin<&mut impl Stream<Item = std::result::Result<WriteFrame, E>>>,
-) -> (Vec<WriteFrame>, End<E>) {
+) -> (Vec<WriteFrame>, FramesEnd<E>) {
     let (mut waiting, mut bytes, mut next) = (Vec::new(), 0, Some(first));
     while let Some(frame) = next {
         match frame {
-            None => return (waiting, End::Whole),
-            Some(Err(error)) => return (waiting, End::Broken(error)),
+            None => return (waiting, FramesEnd::Whole),
+            Some(Err(error)) => return (waiting, FramesEnd::Broken(error)),
             Some(Ok(frame)) => {
                 let is_end = matches!(frame, WriteFrame::End(_));
                 bytes += frame.bytes();
@@ -313,12 +313,12 @@ fn waiting<E>(
         }
         next = frames.next().now_or_never();
     }
-    (waiting, End::None)
+    (waiting, FramesEnd::None)
 }
 
-impl Writing {
+impl OpenWrite {
     /// Writes frames in their order, up to the first that is refused. Returns the answer if one of them is the end.
-    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Answered<Written>>> {
+    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<ScreenedAnswer<WriteAnswer>>> {
         let mut frames = frames;
         if self.closed.is_some() {
             // Text is compared with what was written before; parts and ends of drafts were written, or are refused with the
@@ -331,16 +331,16 @@ impl Writing {
         let (steps, refusal) = self.steps(frames);
         for step in steps {
             match step {
-                Step::Words(words) => self.write_words(words).await?,
-                Step::Part(part) => self.write_part(part).await?,
-                Step::End(end) => return self.seal(*end).await.map(Some),
+                WriteStep::Words(words) => self.write_words(words).await?,
+                WriteStep::Part(part) => self.write_part(part).await?,
+                WriteStep::End(end) => return self.seal(*end).await.map(Some),
             }
         }
         refusal.map_or(Ok(None), |error| Err(self.placed(error, None)))
     }
 
     /// What frames write, with the refusal of the frame behind them.
-    fn steps(&mut self, frames: Vec<WriteFrame>) -> (Vec<Step>, Option<Error>) {
+    fn steps(&mut self, frames: Vec<WriteFrame>) -> (Vec<WriteStep>, Option<Error>) {
         let mut steps = Vec::new();
         for frame in frames {
             let step = match frame {
@@ -350,23 +350,23 @@ impl Writing {
                         Err(refusal) => return (steps, Some(refusal)),
                     };
                     let rest = match steps.last_mut() {
-                        Some(Step::Words(before)) => join(before, words),
+                        Some(WriteStep::Words(before)) => join(before, words),
                         _ => Some(words),
                     };
                     let Some(words) = rest else { continue };
-                    Step::Words(vec![words])
+                    WriteStep::Words(vec![words])
                 }
                 WriteFrame::Refused(refusal) => return (steps, Some(refusal)),
                 WriteFrame::Part(part) if part.client_id.is_none() => {
                     let refusal = Error::field("part.client_id", "is not given: the part could not be sent again");
                     return (steps, Some(refusal));
                 }
-                WriteFrame::Part(part) => Step::Part(Some(OpenPart::Whole(part))),
-                WriteFrame::DraftEnd(end) => Step::Part(Some(OpenPart::Ended(end))),
+                WriteFrame::Part(part) => WriteStep::Part(Some(OpenPart::Whole(part))),
+                WriteFrame::DraftEnd(end) => WriteStep::Part(Some(OpenPart::Ended(end))),
                 // One says as much as many.
-                WriteFrame::Heartbeat if matches!(steps.last(), Some(Step::Part(None))) => continue,
-                WriteFrame::Heartbeat => Step::Part(None),
-                WriteFrame::End(end) => Step::End(end),
+                WriteFrame::Heartbeat if matches!(steps.last(), Some(WriteStep::Part(None))) => continue,
+                WriteFrame::Heartbeat => WriteStep::Part(None),
+                WriteFrame::End(end) => WriteStep::End(end),
             };
             steps.push(step);
         }
@@ -454,12 +454,12 @@ impl Writing {
     }
 
     /// Notes the newest answer.
-    fn note(&mut self, appended: Answered<Appended>) {
+    fn note(&mut self, appended: ScreenedAnswer<AppendAnswer>) {
         self.found.join(appended.secrets);
         self.newest = appended.answer;
     }
 
-    async fn seal(&mut self, end: MessageEnd) -> Result<Answered<Written>> {
+    async fn seal(&mut self, end: MessageEnd) -> Result<ScreenedAnswer<WriteAnswer>> {
         if let Some(error) = cut_off(&self.caller).now_or_never() {
             return Err(self.placed(error, None));
         }
@@ -479,15 +479,15 @@ impl Writing {
     }
 
     /// The answer to a stream without an end.
-    fn left_open(&self) -> Result<Answered<Written>> {
+    fn left_open(&self) -> Result<ScreenedAnswer<WriteAnswer>> {
         self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.placed(error, None)))
     }
 
-    fn answer(&self, sealed: bool) -> Answered<Written> {
+    fn answer(&self, sealed: bool) -> ScreenedAnswer<WriteAnswer> {
         let written = |known: &KnownDraft| known.written.clone().map(|receipt| (known.client_id.clone(), receipt));
         let drafts = self.drafts.iter().filter_map(written).collect();
-        let written = Written { message: self.message, sealed, newest: self.newest.clone(), drafts };
-        Answered::new(written, self.found.clone())
+        let written = WriteAnswer { message: self.message, sealed, newest: self.newest.clone(), drafts };
+        ScreenedAnswer::new(written, self.found.clone())
     }
 
     /// An error with the place from which the stream goes on: the message, and the end of a draft, of the one that was

@@ -7,7 +7,7 @@ use super::convert::compaction::{
 use super::convert::secret::secret_findings;
 use super::convert::session::{durability, read_level};
 use crate::app::compactions::NewCompaction;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
@@ -48,7 +48,8 @@ impl CompactionService for Compactions {
             let plan = Some(plan(planned));
             return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
         }
-        let Answered { answer: (started, joined), secrets } = caller.compactions().start(&session_id, wanted).await?;
+        let ScreenedAnswer { answer: (started, joined), secrets } =
+            caller.compactions().start(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
             secret_findings: secret_findings(secrets),
             compaction: Some(compaction(started)),
@@ -80,7 +81,7 @@ impl CompactionService for Compactions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let Answered { answer: (supplied, receipt), secrets } =
+        let ScreenedAnswer { answer: (supplied, receipt), secrets } =
             caller.compactions().supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
             secret_findings: secret_findings(secrets),

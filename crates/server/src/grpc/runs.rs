@@ -6,7 +6,7 @@ use super::convert::run::{prompt, read_cancel, read_list_runs, run, run_frame, s
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app::run_watch::RunWatch;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::run_service_server::RunService;
 use crate::transport::Delivery;
@@ -75,7 +75,8 @@ impl RunService for Runs {
     ) -> Result<Response<pb::ReleaseRunResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ReleaseRunRequest { session_id, epoch, failure, .. } = request.into_inner();
-        let Answered { answer: (ended, receipt), secrets } = caller.runs().release(&session_id, epoch, failure).await?;
+        let ScreenedAnswer { answer: (ended, receipt), secrets } =
+            caller.runs().release(&session_id, epoch, failure).await?;
         Ok(Response::new(pb::ReleaseRunResponse {
             secret_findings: secret_findings(secrets),
             run: Some(run(ended)),

@@ -6,7 +6,7 @@ use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
 };
 use super::convert::view::provider_compaction;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::model::ids::MessageId;
@@ -52,7 +52,7 @@ impl SessionService for Sessions {
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let Answered { answer: (info, existed), secrets } =
+        let ScreenedAnswer { answer: (info, existed), secrets } =
             caller.sessions().create(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
             secret_findings: secret_findings(secrets),
@@ -146,7 +146,7 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let Answered { answer: SessionChanged { info, revision, seq }, secrets } =
+        let ScreenedAnswer { answer: SessionChanged { info, revision, seq }, secrets } =
             caller.sessions().update(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
             secret_findings: secret_findings(secrets),
@@ -187,7 +187,7 @@ impl SessionService for Sessions {
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let Answered { answer: (info, existed), secrets } =
+        let ScreenedAnswer { answer: (info, existed), secrets } =
             caller.sessions().fork(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
             secret_findings: secret_findings(secrets),
