@@ -12,7 +12,7 @@ use longhand::app::compactions::NewSummary;
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::summary_tasks::LeaseRequest;
-use longhand::grpc::{self, Guarded};
+use longhand::grpc::{self, GuardedServices};
 use longhand::model::access::Scopes;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{NewMessage, Role};
@@ -169,7 +169,7 @@ pub(super) fn rng() -> TestRng {
 
 /// The store and its doors.
 pub(super) struct World {
-    pub(super) grpc: Guarded,
+    pub(super) grpc: GuardedServices,
     pub(super) http: axum::Router,
     pub(super) sides: Vec<Side>,
     _test: TestApp,

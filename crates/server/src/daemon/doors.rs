@@ -8,7 +8,7 @@ use crate::app::entrance::Entrance;
 use crate::app::{Error, Longhand, Reason};
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::grpc::Guarded;
+use crate::grpc::GuardedServices;
 use crate::transport::{Admission, Peer, Refused, RequestBody, RequestClass, Service, Standing};
 use crate::{grpc, http as json};
 use axum::body::Body;
@@ -44,7 +44,7 @@ struct Names {
 
 /// The doors.
 struct Doors {
-    services: Guarded,
+    services: GuardedServices,
     json: axum::Router,
     names: Names,
 }
@@ -60,7 +60,7 @@ pub(super) enum Console {
 /// Every door as one service, behind what looks at the heads of its requests: gRPC and gRPC-Web by their content types,
 /// HTTP with JSON and the console for everything else.
 pub(super) fn service(
-    services: Guarded,
+    services: GuardedServices,
     console: Console,
     entrance: Arc<Entrance>,
     config: &Config,

@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::failures::OpenFailures;
-use super::hosted::{Hosted, Setup};
+use super::hosted::{HostedStore, Setup};
 use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
 use crate::grpc;
 use crate::limits;
@@ -29,9 +29,9 @@ pub(super) struct Shards {
     directory: PathBuf,
     database: String,
     lease: Duration,
-    hosted: HashMap<String, Served>,
+    hosted: HashMap<String, ServedShard>,
     /// Shards that are being given up, or taken.
-    changing: JoinSet<Changed>,
+    changing: JoinSet<ShardChange>,
     busy: HashSet<String>,
     failures: OpenFailures,
     /// What was acknowledged last of each shard that was ever owned.
@@ -43,15 +43,15 @@ pub(super) struct Shards {
 }
 
 /// A shard that is served.
-struct Served {
-    hosted: Hosted,
+struct ServedShard {
+    hosted: HostedStore,
     /// Waits for the loss of its store.
     watch: JoinHandle<()>,
 }
 
 /// The end of a change.
-enum Changed {
-    Taken(String, Result<Option<Hosted>, Error>),
+enum ShardChange {
+    Taken(String, Result<Option<HostedStore>, Error>),
     Given(String),
 }
 
@@ -279,8 +279,8 @@ impl Shards {
             let changed = self.opening(shard.to_owned(), 1).await;
             let left = end.saturating_duration_since(Instant::now());
             match changed {
-                Changed::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
-                Changed::Taken(_, Ok(None)) if !left.is_zero() && self.is_nobodys(shard).await => {
+                ShardChange::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
+                ShardChange::Taken(_, Ok(None)) if !left.is_zero() && self.is_nobodys(shard).await => {
                     tokio::time::sleep(left.min(Duration::from_millis(limits::LEASE_RETRY_MS))).await;
                 }
                 changed => {
@@ -304,7 +304,7 @@ impl Shards {
     }
 
     /// Opens a shard, if it is free.
-    fn opening(&mut self, shard: String, shards: usize) -> impl Future<Output = Changed> + Send + use<> {
+    fn opening(&mut self, shard: String, shards: usize) -> impl Future<Output = ShardChange> + Send + use<> {
         let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
         let readers = (2 * most / shards.max(1)).clamp(least, most);
         let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);
@@ -320,7 +320,7 @@ impl Shards {
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
                     return Ok(None);
                 };
-                let hosted = Hosted::start(opened, &setup).await?;
+                let hosted = HostedStore::start(opened, &setup).await?;
                 if shard == postgres::shard_name(1) {
                     match hosted.app.store().access_tokens().all().await {
                         Ok(stored) => setup.entrance.keep_access_tokens(stored),
@@ -333,12 +333,12 @@ impl Shards {
                 Ok(Some(hosted))
             };
             let taken = taken.await;
-            Changed::Taken(shard, taken)
+            ShardChange::Taken(shard, taken)
         }
     }
 
     fn give(&mut self, shard: &str) {
-        let Some(Served { hosted, watch }) = self.hosted.remove(shard) else { return };
+        let Some(ServedShard { hosted, watch }) = self.hosted.remove(shard) else { return };
         self.cluster.give_up(shard);
         // It holds the store.
         watch.abort();
@@ -346,28 +346,28 @@ impl Shards {
         let shard = shard.to_owned();
         self.changing.spawn(async move {
             hosted.stop().await;
-            Changed::Given(shard)
+            ShardChange::Given(shard)
         });
     }
 
     /// Notes the end of a change. True if the next step is done at once: one that was free is often not the only one, and
     /// others take what cannot be opened here.
-    fn changed(&mut self, changed: Changed) -> bool {
-        let (Changed::Given(shard) | Changed::Taken(shard, _)) = &changed;
+    fn changed(&mut self, changed: ShardChange) -> bool {
+        let (ShardChange::Given(shard) | ShardChange::Taken(shard, _)) = &changed;
         self.busy.remove(shard);
         match changed {
-            Changed::Given(shard) => tracing::info!(shard, "given up"),
-            Changed::Taken(shard, Ok(Some(hosted))) => {
+            ShardChange::Given(shard) => tracing::info!(shard, "given up"),
+            ShardChange::Taken(shard, Ok(Some(hosted))) => {
                 self.failures.clear(&shard);
                 self.serve(shard, hosted);
                 return true;
             }
-            Changed::Taken(_, Ok(None)) => {}
+            ShardChange::Taken(_, Ok(None)) => {}
             // What the database says of itself is no fault of this daemon.
-            Changed::Taken(shard, Err(Error::Store(error))) if !is_of_daemon(&error) => {
+            ShardChange::Taken(shard, Err(Error::Store(error))) if !is_of_daemon(&error) => {
                 tracing::warn!(shard, %error, "a shard was not opened; it is tried again");
             }
-            Changed::Taken(shard, Err(error)) => {
+            ShardChange::Taken(shard, Err(error)) => {
                 tracing::error!(shard, %error, "a shard cannot be opened: another daemon takes it, if there is one");
                 self.failures.note(&shard, &error);
                 return true;
@@ -376,7 +376,7 @@ impl Shards {
         false
     }
 
-    fn serve(&mut self, shard: String, hosted: Hosted) {
+    fn serve(&mut self, shard: String, hosted: HostedStore) {
         let local = Local { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
         self.cluster.serve(shard.clone(), local);
         let (lost, gone, name) = (hosted.lost(), self.lost.0.clone(), shard.clone());
@@ -386,7 +386,7 @@ impl Shards {
             drop(gone.send(name));
         });
         tracing::info!(shard, "taken");
-        self.hosted.insert(shard, Served { hosted, watch });
+        self.hosted.insert(shard, ServedShard { hosted, watch });
     }
 
     /// Says that the daemon runs no more, so that others take its shards as soon as they are free, and gives up all of them.
@@ -397,7 +397,7 @@ impl Shards {
         }
         while let Some(changed) = self.changing.join_next().await {
             // One that was just taken.
-            if let Ok(Changed::Taken(_, Ok(Some(hosted)))) = changed {
+            if let Ok(ShardChange::Taken(_, Ok(Some(hosted)))) = changed {
                 hosted.stop().await;
             }
         }

@@ -46,14 +46,14 @@ const BEARER: &str = "bearer ";
 
 /// The access of a caller whose head was admitted: its credentials were looked at.
 #[derive(Clone)]
-struct Identified(Arc<Access>);
+struct IdentifiedAccess(Arc<Access>);
 
 /// A service by which calls are answered.
-type Answering = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
+type AnswerService = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
 
 /// The services by their names.
 #[derive(Default)]
-pub struct Services(HashMap<&'static str, Answering>);
+pub struct Services(HashMap<&'static str, AnswerService>);
 
 impl Services {
     /// The same services and one more.
@@ -109,7 +109,7 @@ impl Backend for Services {
 
 /// The services behind the guard.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct GuardedServices {
     /// Health and reflection.
     own: Arc<Services>,
     backend: Arc<dyn Backend>,
@@ -123,7 +123,7 @@ pub struct Guarded {
     in_process: Option<Peer>,
 }
 
-impl Guarded {
+impl GuardedServices {
     pub(super) fn new(own: Services, backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> Self {
         let (scopes, handing_out) = (Arc::new(scopes::scopes()), Arc::new(scopes::handing_out()));
         let (own, side_calls) = (Arc::new(own), Arc::default());
@@ -243,7 +243,7 @@ impl Guarded {
             return Ok(Standing::Stranger);
         }
         let (access, _) = self.admit(head.uri.path(), &head.extensions, &head.headers)?;
-        head.extensions.insert(Identified(access));
+        head.extensions.insert(IdentifiedAccess(access));
         Ok(Standing::Proven)
     }
 
@@ -255,7 +255,7 @@ impl Guarded {
     pub fn identify(&self, head: &mut Parts) -> app::Result<()> {
         let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
         let access = self.authenticate(peer, &head.headers)?;
-        head.extensions.insert(Identified(access));
+        head.extensions.insert(IdentifiedAccess(access));
         Ok(())
     }
 
@@ -267,8 +267,8 @@ impl Guarded {
         headers: &HeaderMap,
     ) -> app::Result<(Arc<Access>, Option<Scope>)> {
         let peer = extensions.get::<Peer>().or(self.in_process.as_ref());
-        let access = match extensions.get::<Identified>() {
-            Some(Identified(access)) => access.clone(),
+        let access = match extensions.get::<IdentifiedAccess>() {
+            Some(IdentifiedAccess(access)) => access.clone(),
             None => match self.backend.passed_on(headers)? {
                 Some(access) => access,
                 None => self.authenticate(peer, headers)?,
@@ -430,7 +430,7 @@ impl http_body::Body for EndingBody {
     }
 }
 
-impl tower::Service<Request<Body>> for Guarded {
+impl tower::Service<Request<Body>> for GuardedServices {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Response<Body>, Infallible>;

@@ -28,7 +28,7 @@ mod summary_tasks;
 mod tests;
 pub mod wire;
 
-pub use guard::{Backend, Guarded, PASSED_ON, Services, access, authenticate};
+pub use guard::{Backend, GuardedServices, PASSED_ON, Services, access, authenticate};
 pub use service::{answer, class, is_grpc, trailers};
 pub use status::refuse;
 
@@ -75,7 +75,7 @@ macro_rules! limited {
 }
 
 /// The services of one store behind the guard, as [`guarded`] has them.
-pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
+pub async fn router(app: Longhand) -> (GuardedServices, HealthReporter) {
     let entrance = app.entrance().clone();
     guarded(Arc::new(services(app)), entrance).await
 }
@@ -86,7 +86,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
-pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Guarded, HealthReporter) {
+pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (GuardedServices, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
@@ -104,7 +104,7 @@ pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Gua
         .with(health.max_decoding_message_size(small))
         .with(reflection_v1.max_decoding_message_size(small))
         .with(reflection_v1alpha.max_decoding_message_size(small));
-    (Guarded::new(own, backend, entrance), reporter)
+    (GuardedServices::new(own, backend, entrance), reporter)
 }
 
 /// The services of a store.

@@ -50,7 +50,7 @@ impl SideCalls {
 impl SideCall {
     /// The answer, which counts as long as it is sent.
     pub(super) fn held_by(self, answer: Response<Body>) -> Response<Body> {
-        answer.map(|body| Body::new(Counted { body, _call: self }))
+        answer.map(|body| Body::new(CountedBody { body, _call: self }))
     }
 }
 
@@ -67,12 +67,12 @@ impl Drop for SideCall {
 }
 
 /// The body of an answer with its call.
-struct Counted {
+struct CountedBody {
     body: Body,
     _call: SideCall,
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -7,7 +7,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::grpc;
-use longhand::grpc::Guarded;
+use longhand::grpc::GuardedServices;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{
@@ -36,7 +36,7 @@ const DATABASE: &str = "longhand.db";
 pub(super) struct Instance {
     pub(super) longhand: Longhand,
     pub(super) app: Caller,
-    pub(super) routes: Guarded,
+    pub(super) routes: GuardedServices,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
     scrub: JoinHandle<()>,
