@@ -8,7 +8,7 @@ use super::failure;
 use super::output::{Output, count, hex};
 use super::progress::Progress;
 use super::{Globals, ids};
-use crate::access_log::{self, Verified};
+use crate::access_log::{self, VerifiedLog};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::pb::check_integrity_response::Item;
@@ -99,7 +99,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let verified = access_log::verify(&directory, |line| output.text(&format!("{line}\n")))
                 .with_context(|| directory.display().to_string())?;
             output.flush()?;
-            let Verified { lines, last_number, last_hash, fault } = verified;
+            let VerifiedLog { lines, last_number, last_hash, fault } = verified;
             failure::note(&format!(
                 "{} verified; number {last_number}, hash {last_hash}",
                 count(i64::try_from(lines)?, "line")

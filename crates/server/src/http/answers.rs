@@ -1,6 +1,6 @@
 //! Answers of calls as HTTP: one JSON object, or the messages of a stream as they come.
 
-use super::calls::{Failed, MessageStream};
+use super::calls::{CallFailure, MessageStream};
 use super::failure::Failure;
 use super::json;
 use crate::app;
@@ -50,11 +50,11 @@ pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
         .any(|range| range.split(';').next().is_some_and(|range| range.trim().eq_ignore_ascii_case(media_type)))
 }
 
-impl From<Failed> for Failure {
-    fn from(failed: Failed) -> Self {
+impl From<CallFailure> for Failure {
+    fn from(failed: CallFailure) -> Self {
         match failed {
-            Failed::Refused(error) => error.into(),
-            Failed::Status(status) => status.into(),
+            CallFailure::Refused(error) => error.into(),
+            CallFailure::Status(status) => status.into(),
         }
     }
 }

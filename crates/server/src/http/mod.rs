@@ -41,7 +41,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use prost_reflect::prost::Message as _;
-use routes::{Found, Route, RouteTable};
+use routes::{Route, RouteMatch, RouteTable};
 use std::sync::Arc;
 use streams::{lists, sse};
 
@@ -93,12 +93,12 @@ impl<S: GrpcRoutes> Door<S> {
     async fn answer(&self, request: Request) -> Result<Response, Failure> {
         let (head, body) = request.into_parts();
         let (route, variables) = match self.routes.find(&head.method, head.uri.path())? {
-            Found::Route(route, variables) => (route, variables),
-            Found::OtherMethods(methods) => {
+            RouteMatch::Route(route, variables) => (route, variables),
+            RouteMatch::OtherMethods(methods) => {
                 let allowed = methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
                 return Err(Failure::other_method(&allowed));
             }
-            Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
+            RouteMatch::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
         };
         (self.admit)(route.grpc_path.path(), &head)?;
         if route.grpc_path.path() == lists::WATCH_SESSIONS && answers::accepts(&head.headers, sse::MEDIA_TYPE) {

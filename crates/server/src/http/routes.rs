@@ -1,6 +1,6 @@
 //! The table of routes: what the HTTP rules of the protocol's descriptor say, RPC by RPC.
 
-use super::template::{Malformed, RequestPath, Template};
+use super::template::{MalformedTemplate, RequestPath, Template};
 use crate::app;
 use http::Method;
 use http::uri::PathAndQuery;
@@ -36,7 +36,7 @@ pub(super) struct RouteTable {
 
 /// The result of a look-up.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum RouteMatch<'a> {
     /// The route, and the values of its variables by field.
     Route(&'a Route, Vec<(&'a str, String)>),
     /// Routes of this path have other methods.
@@ -59,7 +59,7 @@ pub(super) enum Error {
     Missing(String),
     /// The template cannot be used.
     #[error("{0}: {1}")]
-    Template(String, Malformed),
+    Template(String, MalformedTemplate),
     /// A template or a body names what the request does not have, or cannot have there.
     #[error("{rpc}: {field:?} is no field that can be there")]
     Field {
@@ -132,19 +132,19 @@ impl RouteTable {
     /// # Errors
     ///
     /// `REQUEST_MALFORMED` for a path whose escapes are no UTF-8.
-    pub(super) fn find(&self, method: &Method, path: &str) -> app::Result<Found<'_>> {
+    pub(super) fn find(&self, method: &Method, path: &str) -> app::Result<RouteMatch<'_>> {
         let path = RequestPath::read(path)?;
         let mut others: Vec<&Method> = Vec::new();
         for route in &self.routes {
             let Some(variables) = route.template.variables(&path) else { continue };
             if route.method == method {
-                return Ok(Found::Route(route, variables));
+                return Ok(RouteMatch::Route(route, variables));
             }
             others.push(&route.method);
         }
         others.sort_unstable_by_key(|method| method.as_str());
         others.dedup();
-        Ok(if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) })
+        Ok(if others.is_empty() { RouteMatch::Nothing } else { RouteMatch::OtherMethods(others) })
     }
 }
 

@@ -20,7 +20,7 @@ enum Segment {
 /// A template that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the path template {template:?} is not `/` with literals, variables of one segment, and a verb")]
-pub(super) struct Malformed {
+pub(super) struct MalformedTemplate {
     template: String,
 }
 
@@ -55,8 +55,8 @@ impl RequestPath {
 
 impl Template {
     /// Parses a template.
-    pub(super) fn parse(text: &str) -> Result<Self, Malformed> {
-        let malformed = || Malformed { template: text.to_owned() };
+    pub(super) fn parse(text: &str) -> Result<Self, MalformedTemplate> {
+        let malformed = || MalformedTemplate { template: text.to_owned() };
         let path = text.strip_prefix('/').ok_or_else(malformed)?;
         let (path, verb) = match path.rsplit_once(':') {
             Some((path, verb)) if is_literal(verb) => (path, Some(verb.to_owned())),

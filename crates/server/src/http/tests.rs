@@ -2,7 +2,7 @@
 
 use super::protocol::POOL;
 use super::request::{self, Parts};
-use super::routes::{BodyRule, Found, Route, RouteTable};
+use super::routes::{BodyRule, Route, RouteMatch, RouteTable};
 use crate::app::{Error, Reason};
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -21,7 +21,7 @@ static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::read(&POOL).ex
 fn read_in(table: &RouteTable, method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
-    let Found::Route(route, variables) = table.find(&method, path)? else { panic!("{method} {uri} is no route") };
+    let RouteMatch::Route(route, variables) = table.find(&method, path)? else { panic!("{method} {uri} is no route") };
     let parts = Parts { variables: &variables, query, body: body.as_bytes(), idempotency_key: None };
     let message = request::message(route, parts)?;
     Ok((route.rpc.name().to_owned(), serde_json::to_value(&message).expect("JSON")))
@@ -120,8 +120,8 @@ fn pool_with(rule: &str) -> DescriptorPool {
          message PutRequest {{ Thing thing = 1; string view = 2; map<string, int64> sizes = 3; repeated Thing more = 4; }}
          message Thing {{ string name = 1; repeated string tags = 2; }}"
     );
-    struct Made(String);
-    impl protox::file::FileResolver for Made {
+    struct TestProto(String);
+    impl protox::file::FileResolver for TestProto {
         fn open_file(&self, name: &str) -> Result<protox::file::File, protox::Error> {
             match name {
                 "test.proto" => protox::file::File::from_source(name, &self.0),
@@ -130,7 +130,7 @@ fn pool_with(rule: &str) -> DescriptorPool {
         }
     }
     let mut resolver = protox::file::ChainFileResolver::new();
-    resolver.add(Made(source));
+    resolver.add(TestProto(source));
     resolver.add(protox::file::IncludeFileResolver::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto").into()));
     resolver.add(protox::file::GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(resolver);
@@ -281,7 +281,9 @@ fn round_trip(route: &Route, seed: u64) {
         }
         BodyRule::Whole | BodyRule::Field(_) => (String::new(), json.to_string()),
     };
-    let Ok(Found::Route(found, variables)) = TABLE.find(&route.method, &path) else { panic!("{path} is no route") };
+    let Ok(RouteMatch::Route(found, variables)) = TABLE.find(&route.method, &path) else {
+        panic!("{path} is no route")
+    };
     assert_eq!(found.rpc, route.rpc, "{path}");
     let parts = Parts { variables: &variables, query: &query, body: body.as_bytes(), idempotency_key: None };
     let read = request::message(found, parts).unwrap_or_else(|error| panic!("{path}?{query} {body}: {error}"));

@@ -4,7 +4,7 @@ use super::query::{Query, Scope};
 use super::sse;
 use super::subscription::Subscription;
 use crate::app::{self, Error, Reason};
-use crate::http::calls::{Failed, GrpcRoutes, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -31,7 +31,7 @@ pub(super) async fn follow<S: GrpcRoutes>(
     let request = subscribe(scope, &query)?;
     match Subscription::open(grpc.clone(), &origin, &request).await {
         Ok(subscription) => Ok(sse::response(texts(subscription))),
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, request, status).await?;
             Ok(sse::response(stream::iter([event])))
         }

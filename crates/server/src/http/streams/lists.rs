@@ -4,7 +4,7 @@ use super::events::{ended, heartbeat, is_lost, resync};
 use super::query::Query;
 use super::sse;
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -37,7 +37,7 @@ pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Resu
     // The first frame is waited for, so that a refusal has the status of its reason.
     let begun = match origin.call(WATCH_SESSIONS, &request).streaming(grpc.clone()).await {
         Ok(frames) => frames,
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, pb::SubscribeEventsRequest::default(), status).await?;
             return Ok(sse::response(stream::iter([event])));
         }

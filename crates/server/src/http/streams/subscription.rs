@@ -1,7 +1,7 @@
 //! Event streams and pages of events, from the gRPC services.
 
 use crate::app::events::BecomesText;
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::pb;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
@@ -30,7 +30,7 @@ impl Subscription {
         grpc: impl GrpcRoutes,
         origin: &Origin,
         request: &pb::SubscribeEventsRequest,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, CallFailure> {
         let mut origin = origin.clone();
         origin.extensions.insert(BecomesText);
         let mut frames = origin.call(SUBSCRIBE_EVENTS, request).streaming(grpc).await?;
@@ -50,7 +50,7 @@ impl Subscription {
         origin: &Origin,
         mut request: pb::SubscribeEventsRequest,
         start: Option<Start>,
-    ) -> Result<String, Failed> {
+    ) -> Result<String, CallFailure> {
         request.start = start;
         Ok(Self::open(grpc, origin, &request).await?.cursor)
     }
@@ -86,7 +86,7 @@ pub(super) async fn list(
     grpc: impl GrpcRoutes,
     origin: &Origin,
     request: &pb::ListEventsRequest,
-) -> Result<pb::ListEventsResponse, Failed> {
+) -> Result<pb::ListEventsResponse, CallFailure> {
     let message = origin.call(LIST_EVENTS, request).unary(grpc).await?.into_inner();
     let page = pb::ListEventsResponse::decode(message);
     Ok(page.map_err(|cause| Status::internal(format!("a page cannot be read: {cause}")))?)

@@ -5,7 +5,7 @@ use super::query::Query;
 use super::sse;
 use super::subscription::Subscription;
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -75,7 +75,7 @@ pub(super) async fn follow<S: GrpcRoutes>(
     // Subscribed first: an event that comes while the view is read makes it be read again.
     let subscription = match Subscription::open(grpc.clone(), &origin, &subscribe).await {
         Ok(subscription) => subscription,
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, subscribe, status).await?;
             return Ok(sse::response(stream::iter([event])));
         }
