@@ -9,7 +9,7 @@ use crate::app::{Error, Longhand, Reason};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::grpc::GuardedServices;
-use crate::transport::{Admission, Peer, Refused, RequestBody, RequestClass, Service, Standing};
+use crate::transport::{Admission, ClientStanding, HeadRefusal, Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -85,7 +85,7 @@ pub(super) fn service(
     let (of_heads, has_cors) = (doors.clone(), cors.is_some());
     let admit: Admission = Box::new(move |head: &mut Parts| match head.method == Method::OPTIONS && has_cors {
         // A browser asks without credentials whether it may call.
-        true => Ok(Standing::Stranger),
+        true => Ok(ClientStanding::Stranger),
         false => of_heads.admit(head),
     });
     let Some(cors) = cors else {
@@ -99,8 +99,8 @@ impl Doors {
     /// The answer to a request whose head was admitted, or is refused.
     async fn answer(self: Arc<Self>, mut request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
-        let answer = match request.extensions_mut().remove::<Refused>() {
-            Some(Refused(error)) => refuse(request.headers(), error),
+        let answer = match request.extensions_mut().remove::<HeadRefusal>() {
+            Some(HeadRefusal(error)) => refuse(request.headers(), error),
             None if is_grpc => grpc::answer(&self.services, request).await,
             None => {
                 let Ok(answer) = self.json.clone().oneshot(request.map(Body::new)).await;
@@ -112,7 +112,7 @@ impl Doors {
 
     /// Refuses a request by its head: one that is none of ours, that has no credentials where some are needed, or whose
     /// caller may not call the method. A session of the console proves itself here.
-    fn admit(&self, head: &mut Parts) -> Result<Standing, Error> {
+    fn admit(&self, head: &mut Parts) -> Result<ClientStanding, Error> {
         if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
             return Err(Error::new(Reason::RequestMalformed, "the request has several lines with a host"));
         }
@@ -129,10 +129,10 @@ impl Doors {
             head.extensions.insert(visitor);
         }
         if json::console::is_open(head.uri.path()) || OPEN_PATHS.contains(&head.uri.path()) {
-            return Ok(Standing::Stranger);
+            return Ok(ClientStanding::Stranger);
         }
         json::console::prove(head)?;
-        self.services.identify(head).map(|()| Standing::Proven)
+        self.services.identify(head).map(|()| ClientStanding::Proven)
     }
 }
 

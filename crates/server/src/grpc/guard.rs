@@ -13,7 +13,7 @@ use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
 use crate::pb::TENANT_HEADER;
 use crate::traffic::RequestMemory;
-use crate::transport::{Peer, Standing};
+use crate::transport::{ClientStanding, Peer};
 use crate::turns::Steps;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -238,13 +238,13 @@ impl GuardedServices {
     /// # Errors
     ///
     /// As [`Self::check`].
-    pub fn admit_head(&self, head: &mut Parts) -> app::Result<Standing> {
+    pub fn admit_head(&self, head: &mut Parts) -> app::Result<ClientStanding> {
         if head.uri.path() == HEALTH_CHECK {
-            return Ok(Standing::Stranger);
+            return Ok(ClientStanding::Stranger);
         }
         let (access, _) = self.admit(head.uri.path(), &head.extensions, &head.headers)?;
         head.extensions.insert(IdentifiedAccess(access));
-        Ok(Standing::Proven)
+        Ok(ClientStanding::Proven)
     }
 
     /// Refuses a request without credentials, before anything of it is read. Who called is known from then on.

@@ -5,7 +5,7 @@
 //! client that takes nothing is noticed from outside (`Server::watch`): the answer then lets go of everything that
 //! was not handed over, and says why as soon as it is asked for the next piece.
 
-use super::connections::{Connection, Unwritten, Watched};
+use super::connections::{Connection, UnwrittenBytes, WatchedAnswer};
 use super::delivery::{CutOff, Delivery, Trailers};
 use crate::limits;
 use crate::telemetry::span;
@@ -37,7 +37,7 @@ pub(super) struct Answer {
     delivery: Delivery,
     trailers: Option<Trailers>,
     held: Arc<Reservation>,
-    unwritten: Unwritten,
+    unwritten: UnwrittenBytes,
     /// Time at which it was cut off, in milliseconds of its connection; zero if it was not.
     cut_off_ms: AtomicU64,
     rest: Mutex<Rest>,
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-impl Watched for Answer {
+impl WatchedAnswer for Answer {
     fn check(&self, stall: Duration, now_ms: u64) -> bool {
         let is_revoked = self.held.is_revoked() || self.delivery.is_revoked();
         if !is_revoked && !self.unwritten.stands_still(stall, now_ms) {
@@ -194,7 +194,7 @@ impl AnswerBody {
                 delivery,
                 trailers,
                 held,
-                unwritten: Unwritten::default(),
+                unwritten: UnwrittenBytes::default(),
                 cut_off_ms: AtomicU64::new(0),
                 rest: Mutex::new(rest),
                 waker: AtomicWaker::new(),

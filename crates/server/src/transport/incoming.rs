@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker, ready};
 const JOINED_BYTES: usize = 4 * 1024;
 
 /// The bytes of a request.
-pub(super) enum Incoming {
+pub(super) enum RequestBytes {
     /// Over HTTP/1.1, with whether all of it was read.
     Http1(hyper::body::Incoming, Arc<AtomicBool>),
     /// Over HTTP/2.
@@ -193,7 +193,7 @@ impl Reader {
     }
 }
 
-impl Incoming {
+impl RequestBytes {
     /// A request over HTTP/1.1, and whether all of it was read.
     pub(super) fn http1(body: hyper::body::Incoming) -> (Self, Arc<AtomicBool>) {
         let is_whole = Arc::new(AtomicBool::new(body.is_end_stream()));
@@ -201,7 +201,7 @@ impl Incoming {
     }
 }
 
-impl Body for Incoming {
+impl Body for RequestBytes {
     type Data = Bytes;
     type Error = axum::BoxError;
 

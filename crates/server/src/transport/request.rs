@@ -1,7 +1,7 @@
 //! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
 //! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::incoming::Incoming;
+use super::incoming::RequestBytes;
 use crate::app::{Error, Reason};
 use crate::limits;
 use crate::traffic::{MemoryBudget, RequestMemory, Reservation, Traffic};
@@ -47,7 +47,7 @@ pub enum RequestClass {
 pub struct MessageBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
-    stream: Incoming,
+    stream: RequestBytes,
     memory: Arc<RequestMemory>,
     size: Size,
     /// Bytes since its last progress.
@@ -109,7 +109,7 @@ async fn broken(memory: Arc<RequestMemory>, deadline: Option<Deadline>, closing:
 /// Waits until memory for a request is reserved.
 pub(super) async fn admit(
     head: &Parts,
-    mut stream: Incoming,
+    mut stream: RequestBytes,
     class: RequestClass,
     traffic: &Traffic,
     closing: &Arc<CancellationToken>,
@@ -172,7 +172,7 @@ pub(super) async fn large(
 
 /// The length of a request in its headers; none if its message announces it. Of a request that announces no length at
 /// all, the longest that any can have.
-fn announced_length(head: &Parts, stream: &Incoming) -> Option<usize> {
+fn announced_length(head: &Parts, stream: &RequestBytes) -> Option<usize> {
     if head.headers.get(CONTENT_TYPE).is_some_and(|kind| GRPC.iter().any(|grpc| kind.as_bytes() == grpc.as_bytes())) {
         return None;
     }
@@ -194,7 +194,7 @@ impl Size {
 }
 
 /// The first bytes of a request, including its length; fewer if the request is shorter.
-async fn prefix(stream: &mut Incoming, held: &Reservation) -> Bytes {
+async fn prefix(stream: &mut RequestBytes, held: &Reservation) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // The next reader of the stream gets the same error.
@@ -231,7 +231,7 @@ pub(super) fn length(first: &[u8]) -> usize {
 impl MessageBody {
     fn new(
         first: Bytes,
-        stream: Incoming,
+        stream: RequestBytes,
         memory: Arc<RequestMemory>,
         size: Size,
         deadline: Option<Deadline>,

@@ -4,7 +4,7 @@ use super::accept::{self, Listener};
 use super::connection;
 use super::connections::Holder;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestBody, RequestClass, Server, Service, Standing};
+use super::{ClientStanding, Options, Peer, RequestBody, RequestClass, Server, Service};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
@@ -61,7 +61,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
         service,
-        admit: Box::new(|_: &mut http::request::Parts| Ok(Standing::Proven)),
+        admit: Box::new(|_: &mut http::request::Parts| Ok(ClientStanding::Proven)),
         class: |path| match path {
             path if path.contains("short") => RequestClass::Short,
             path if path.contains("frames") => RequestClass::Frames,
