@@ -1,6 +1,6 @@
 //! A call of a client, before it is known who answers.
 
-use super::opened::Opened;
+use super::opened::OpenedRequest;
 use crate::app::access::Access;
 use http::request::Parts;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Head {
 /// A call, before it is known who answers.
 pub(super) struct Call {
     pub(super) head: Head,
-    pub(super) opened: Opened,
+    pub(super) opened: OpenedRequest,
     pub(super) access: Arc<Access>,
     /// The tenant in which it acts.
     pub(super) tenant: String,

@@ -33,7 +33,7 @@ pub struct Tls {
 }
 
 /// What became of a call.
-pub(super) enum Sent {
+pub(super) enum ForwardOutcome {
     /// The daemon answers.
     Answer(Response<Body>),
     /// It did not get the call, or does not own the shard.
@@ -89,19 +89,19 @@ impl Channels {
     }
 
     /// Sends a call to the daemon with an address.
-    pub(super) async fn send(&self, address: &str, call: Request<Body>) -> Sent {
+    pub(super) async fn send(&self, address: &str, call: Request<Body>) -> ForwardOutcome {
         let sent = match self.channel(address) {
             Ok(channel) => channel.oneshot(call).await,
             Err(error) => Err(error),
         };
         match sent {
-            Ok(answer) if is_elsewhere(answer.headers()) => Sent::Nothing,
-            Ok(answer) => Sent::Answer(answer),
+            Ok(answer) if is_elsewhere(answer.headers()) => ForwardOutcome::Nothing,
+            Ok(answer) => ForwardOutcome::Answer(answer),
             Err(error) => {
                 tracing::debug!(address, %error, "another daemon does not answer");
                 match is_unreached(&error) {
-                    true => Sent::Nothing,
-                    false => Sent::Lost(error.to_string()),
+                    true => ForwardOutcome::Nothing,
+                    false => ForwardOutcome::Lost(error.to_string()),
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Which shard a call is for, by the method and by what its first message names.
 
-use super::body::Watched;
+use super::body::WatchedBody;
 use super::call::{Call, Head};
 use super::forward::reason;
-use super::opened::Opened;
+use super::opened::OpenedRequest;
 use super::{Cluster, merge};
 use crate::app::access_record::NamedSessions;
 use crate::app::archives::sessions_in;
@@ -28,14 +28,14 @@ static SCOPES: LazyLock<HashMap<String, Scope>> = LazyLock::new(scopes::scopes);
 
 /// The field with which most requests begin: the id of a session or of a compaction.
 #[derive(Clone, PartialEq, prost::Message)]
-struct First {
+struct FirstField {
     #[prost(string, tag = "1")]
     id: String,
 }
 
 /// What the first message of a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Naming {
+enum NamedObject {
     /// A session, in its first field.
     Session,
     /// A session, in the target of what is written.
@@ -52,7 +52,7 @@ enum Naming {
     Nothing,
 }
 
-impl Naming {
+impl NamedObject {
     fn of(method: &str) -> Self {
         match method {
             WRITE_MESSAGE => Self::Target,
@@ -85,7 +85,7 @@ impl Cluster {
         let tenant = acting.unwrap_or(&access.tenant).to_owned();
         let is_repeatable = SCOPES.get(parts.uri.path()) == Some(&Scope::Read);
         let streams = parts.uri.path().ends_with(WRITE_MESSAGE);
-        let opened = Opened::read(body, streams).await?;
+        let opened = OpenedRequest::read(body, streams).await?;
         let call = Call { head: Head { parts, is_repeatable }, opened, access, tenant };
         let method = call.method();
         if follows_all_shards(&method, &call) {
@@ -96,7 +96,7 @@ impl Cluster {
                     std::future::pending().await
                 }
             };
-            return Ok(answer.map(|body| Body::new(Watched::of_all_shards(body, added))));
+            return Ok(answer.map(|body| Body::new(WatchedBody::of_all_shards(body, added))));
         }
         self.routed(&method, call).await
     }
@@ -107,8 +107,8 @@ impl Cluster {
             let home = self.home();
             return self.at(&home, call).await;
         }
-        match Naming::of(method) {
-            Naming::Target => {
+        match NamedObject::of(method) {
+            NamedObject::Target => {
                 let request: pb::WriteMessageRequest = call.opened.as_message();
                 let session = match request.frame {
                     Some(pb::write_message_request::Frame::Target(target)) => target.session_id,
@@ -116,24 +116,24 @@ impl Cluster {
                 };
                 self.at_session(&session, call).await
             }
-            Naming::NewSession => {
+            NamedObject::NewSession => {
                 let request: pb::CreateSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_new(&call.tenant, &request).await?;
                 self.at(&shard, call).await
             }
-            Naming::Archive => {
+            NamedObject::Archive => {
                 let request: pb::ImportSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_archive(&request.data).await?;
                 self.at(&shard, call).await
             }
-            Naming::Compaction => self.at_compaction(call).await,
-            Naming::Several => merge::answer(self, method, call).await,
-            Naming::Nothing => {
+            NamedObject::Compaction => self.at_compaction(call).await,
+            NamedObject::Several => merge::answer(self, method, call).await,
+            NamedObject::Nothing => {
                 let home = self.home();
                 self.at(&home, call).await
             }
-            Naming::Session => {
-                let First { id } = call.opened.as_message();
+            NamedObject::Session => {
+                let FirstField { id } = call.opened.as_message();
                 self.at_session(&id, call).await
             }
         }
@@ -219,7 +219,7 @@ impl Cluster {
 
     /// The answer of the shard with a compaction: of the first that knows it. To ask the others changes nothing there.
     async fn at_compaction(&self, mut call: Call) -> Result<Response<Body>, Status> {
-        let First { id } = call.opened.as_message();
+        let FirstField { id } = call.opened.as_message();
         let known = self.compactions.get(&id);
         let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known.as_deref());
         let mut missed = None;
@@ -267,9 +267,9 @@ mod tests {
         for service in pool.services().filter(|service| service.parent_file().package_name() == "longhand.v1") {
             for method in service.methods() {
                 let name = format!("{}/{}", service.name(), method.name());
-                let first = match Naming::of(&name) {
-                    Naming::Session => "session_id",
-                    Naming::Compaction => "compaction_id",
+                let first = match NamedObject::of(&name) {
+                    NamedObject::Session => "session_id",
+                    NamedObject::Compaction => "compaction_id",
                     _ => continue,
                 };
                 let field = method.input().get_field(1).unwrap_or_else(|| panic!("{name} names nothing"));

@@ -4,7 +4,7 @@
 use super::Error;
 use super::failures::OpenFailures;
 use super::hosted::{HostedStore, Setup};
-use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
+use crate::cluster::{self, AskingDaemon, AwaitedDaemons, BalanceStep, Cluster, LocalShard};
 use crate::grpc;
 use crate::limits;
 use crate::postgres::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, Survey};
@@ -184,9 +184,9 @@ impl Shards {
             && let Some(step) = self.next(survey, &due)
         {
             match step {
-                Step::Take(shard) => self.take(shard, survey.shards.len()),
-                Step::Give(shard) => self.give(&shard),
-                Step::Hand { shard, to } => {
+                BalanceStep::Take(shard) => self.take(shard, survey.shards.len()),
+                BalanceStep::Give(shard) => self.give(&shard),
+                BalanceStep::Hand { shard, to } => {
                     if let Err(error) = self.cluster.registry().destine(&shard, Some(&to), false).await {
                         tracing::debug!(%error, "a shard is handed over later");
                     }
@@ -231,13 +231,13 @@ impl Shards {
 
     /// The next step. The last owners of shards that are on another server now have the time of a lease to come back, and
     /// then, if they run, that in which they lose what they had.
-    fn next(&self, survey: &Survey, due: &BTreeSet<String>) -> Option<Step> {
+    fn next(&self, survey: &Survey, due: &BTreeSet<String>) -> Option<BalanceStep> {
         let waits = match self.server.1.elapsed() {
-            age if age < self.lease => Waits::ForAll,
-            age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => Waits::ForRunning,
-            _ => Waits::ForNone,
+            age if age < self.lease => AwaitedDaemons::ForAll,
+            age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => AwaitedDaemons::ForRunning,
+            _ => AwaitedDaemons::ForNone,
         };
-        let mine = Mine { id: &self.cluster.me().id, shards: &self.hosted.keys().cloned().collect(), due };
+        let mine = AskingDaemon { id: &self.cluster.me().id, shards: &self.hosted.keys().cloned().collect(), due };
         cluster::next(survey, mine, waits)
     }
 
@@ -377,7 +377,7 @@ impl Shards {
     }
 
     fn serve(&mut self, shard: String, hosted: HostedStore) {
-        let local = Local { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
+        let local = LocalShard { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
         self.cluster.serve(shard.clone(), local);
         let (lost, gone, name) = (hosted.lost(), self.lost.0.clone(), shard.clone());
         let watch = tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Events of all shards as one stream. Each shard's events are in their order; between shards there is none.
 
 use super::cursor::Positions;
-use super::following::{Following, Frames, Resumable};
+use super::following::{FollowedShard, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
@@ -24,7 +24,7 @@ use tonic::body::Body;
 use tonic::{Status, Streaming};
 
 type Client = EventServiceClient<Shard>;
-type Followed = Following<pb::SubscribeEventsRequest>;
+type ShardEvents = FollowedShard<pb::SubscribeEventsRequest>;
 
 /// A page of past events: of each shard in its order, and those of several shards by their times.
 pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
@@ -119,7 +119,7 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         let is_snapshot = matches!(request.start, Some(Start::Snapshot(_)));
         let shard = shard.clone();
         async move {
-            let (ready, mut following) = Following::begin(shard, request).await?;
+            let (ready, mut following) = FollowedShard::begin(shard, request).await?;
             // A snapshot is not continued, but made anew.
             following.cursor = Some(ready.cursor.clone()).filter(|_| !is_snapshot);
             Ok::<_, Status>((ready, following))
@@ -133,13 +133,13 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         positions.0.insert(following.shard.name.clone(), ready.cursor.clone());
     }
     let ready = pb::Ready { cursor: positions.text(), head_seq };
-    let followed: VecDeque<Followed> = begun.into_iter().map(|(_, following)| following).collect();
+    let followed: VecDeque<ShardEvents> = begun.into_iter().map(|(_, following)| following).collect();
     let (snapshots, live) = match request.start {
         Some(Start::Snapshot(_)) => (followed, Vec::new()),
         _ => (VecDeque::new(), followed.into_iter().map(live).collect()),
     };
     let first = shards.first().map(|shard| shard.name.clone()).unwrap_or_default();
-    let merged = Merged { first, positions, snapshots, live, unfinished: None, turn: 0 };
+    let merged = MergedEvents { first, positions, snapshots, live, unfinished: None, turn: 0 };
     let ready = pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) };
     let frames = stream::try_unfold(merged, |mut merged| async move {
         let next = merged.next().await;
@@ -174,12 +174,12 @@ impl Resumable for pb::SubscribeEventsRequest {
 }
 
 /// A merged stream of events.
-struct Merged {
+struct MergedEvents {
     /// The shard whose progress is that of all.
     first: String,
     positions: Positions,
     /// The shards whose snapshots are to come, and then those behind theirs.
-    snapshots: VecDeque<Followed>,
+    snapshots: VecDeque<ShardEvents>,
     /// The shards behind their snapshots.
     live: Vec<Live>,
     /// The shard of which the rest of a mutation comes next.
@@ -191,11 +191,11 @@ struct Merged {
 /// A shard with its frames.
 type Live = (String, Frames<pb::SubscribeEventsResponse>);
 
-fn live(following: Followed) -> Live {
+fn live(following: ShardEvents) -> Live {
     (following.shard.name.clone(), following.frames())
 }
 
-impl Merged {
+impl MergedEvents {
     async fn next(&mut self) -> Result<Option<pb::SubscribeEventsResponse>, Status> {
         while let Some(following) = self.snapshots.front_mut() {
             let Some(frame) = following.next_of_this().await? else { return Ok(None) };
@@ -282,7 +282,7 @@ mod tests {
             let frames: Frames<_> = Box::pin(stream::iter(frames.collect::<Vec<_>>()));
             (name.to_owned(), frames)
         };
-        let mut merged = Merged {
+        let mut merged = MergedEvents {
             first: "s1".to_owned(),
             positions: Positions::default(),
             snapshots: VecDeque::new(),

@@ -16,10 +16,10 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// Where a list goes on: the shard, and the token there.
-type Place = (String, String);
+type ListPlace = (String, String);
 
 /// The shards from a place on, each with the token at which its list goes on.
-fn from(place: Option<Place>, shards: Vec<Shard>) -> impl Iterator<Item = (Shard, String)> {
+fn from(place: Option<ListPlace>, shards: Vec<Shard>) -> impl Iterator<Item = (Shard, String)> {
     let (first, token) = place.unwrap_or_default();
     let mut token = Some(token);
     shards

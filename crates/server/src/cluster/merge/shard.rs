@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::call::{Call, Head};
-use crate::cluster::opened::Opened;
+use crate::cluster::opened::OpenedRequest;
 use crate::pb;
 use http::{HeaderName, Request, Response};
 use std::convert::Infallible;
@@ -44,7 +44,7 @@ impl Shard {
         }
         parts.extensions = of_caller.extensions.clone();
         let head = Head { parts, is_repeatable: self.head.is_repeatable };
-        match Opened::read(body, false).await {
+        match OpenedRequest::read(body, false).await {
             Ok(mut opened) => self.cluster.answer_at(&self.name, &head, &mut opened).await,
             Err(status) => status.into_http(),
         }
