@@ -3,7 +3,7 @@
 use super::Globals;
 use super::output::Output;
 use super::signals::{INTERRUPTED, Signals};
-use crate::config::{Config, Listen};
+use crate::config::{Config, ListenAddress};
 use crate::daemon;
 use longhand_client::Address;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     data_dir: Option<PathBuf>,
     /// TCP address to listen on, or off; default: a free port of 127.0.0.1, in longhand.url of the data directory
     #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<Listen>,
+    listen: Option<ListenAddress>,
     /// Unix socket to listen on; default: longhand.sock in the data directory
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,

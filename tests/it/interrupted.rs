@@ -13,7 +13,7 @@ use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler;
-use longhand::summarizer::{Error, Filter, Observer, Refused, Summarizer};
+use longhand::summarizer::{Error, Filter, Observer, Summarizer, TaskRefusal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -155,7 +155,7 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
         }
     };
     before_a_beat("the end of the task", withdrawn).await;
-    assert_eq!(tasks.leased(compaction, leased.token).err(), Some(Refused::NotFound));
+    assert_eq!(tasks.leased(compaction, leased.token).err(), Some(TaskRefusal::NotFound));
     ask(&test, &session, "once more").await;
     before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
 }

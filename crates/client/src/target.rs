@@ -28,7 +28,7 @@ pub struct Target {
 
 /// What the caller names of a target; the rest is found.
 #[derive(Debug, Clone, Default)]
-pub struct Named {
+pub struct NamedTarget {
     /// The address; the socket in the default data directory if it is not given.
     pub address: Option<String>,
     /// The file with the access token.
@@ -58,7 +58,7 @@ impl Target {
         let number = |text: String| {
             text.parse().map_err(|_| Error::Invalid(format!("LONGHAND_RUN: {text:?} is no number of a run")))
         };
-        Self::find(Named {
+        Self::find(NamedTarget {
             address: text("LONGHAND_SERVER"),
             token_file: text("LONGHAND_TOKEN_FILE").map(PathBuf::from),
             ca_file: text("LONGHAND_CA_FILE").map(PathBuf::from),
@@ -73,8 +73,8 @@ impl Target {
     /// # Errors
     ///
     /// [`Error::Invalid`] and [`Error::Unreadable`].
-    pub fn find(named: Named) -> Result<Self> {
-        let Named { address, token_file, ca_file, tenant, run_epoch } = named;
+    pub fn find(named: NamedTarget) -> Result<Self> {
+        let NamedTarget { address, token_file, ca_file, tenant, run_epoch } = named;
         let data_dir = default_data_dir();
         let address = match address.filter(|text| !text.is_empty()) {
             Some(text) => text.parse()?,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn nothing_named_means_the_default_socket() {
         for address in [None, Some(String::new())] {
-            let target = Target::find(Named { address, ..Named::default() }).expect("a default");
+            let target = Target::find(NamedTarget { address, ..NamedTarget::default() }).expect("a default");
             assert!(target.address.to_string().ends_with("/longhand.sock"), "{target:?}");
             assert_eq!(target.token, None);
         }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn what_is_named_and_cannot_be_read_is_an_error() {
         let address = Some("https://box.lan:7070".to_owned());
-        let named = Named { address, token_file: Some("/nowhere/token".into()), ..Named::default() };
+        let named = NamedTarget { address, token_file: Some("/nowhere/token".into()), ..NamedTarget::default() };
         let error = Target::find(named.clone()).expect_err("no such file");
         assert!(matches!(&error, Error::Unreadable { path, .. } if path.ends_with("token")), "{error}");
-        let named = Named { token_file: None, ca_file: Some("/nowhere/ca".into()), ..named };
+        let named = NamedTarget { token_file: None, ca_file: Some("/nowhere/ca".into()), ..named };
         assert!(Target::find(named).is_err());
     }
 }

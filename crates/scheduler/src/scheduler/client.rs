@@ -13,7 +13,7 @@ use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
 use crate::policy::prompt::{self, Expected};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
-use crate::summarizer::{Refused, Release, Request, Task, TaskEdit, TaskReply};
+use crate::summarizer::{Release, Request, Task, TaskEdit, TaskRefusal, TaskReply};
 
 /// A summary that is to be written: the plan, the summarizer's input, and the details that are kept with it.
 #[derive(Clone)]
@@ -130,7 +130,7 @@ impl Worker {
         while let Some(request) = offer.next().await {
             match request {
                 Request::Edit(edit, answer) => {
-                    let changed = edited.edited(here, edit).map_err(Refused::Plan);
+                    let changed = edited.edited(here, edit).map_err(TaskRefusal::Plan);
                     if let Ok(changed) = &changed {
                         self.store_plan(claim, &changed.plan).await?;
                     }
@@ -158,7 +158,7 @@ impl Worker {
                             drop(answer.send(Ok(())));
                             return Err(Answer::Accepted(Box::new(prepared)));
                         }
-                        Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
+                        Err(why) => drop(answer.send(Err(TaskRefusal::Summary(why)))),
                     }
                 }
                 Request::Release(Release::Delegated) => return Ok(edited),

@@ -16,7 +16,7 @@ use crate::summarizer::{self, Extractive, Observer, Summarizer};
 use std::time::Duration;
 
 /// The summarizer of an attempt, and the summary that is being written.
-pub(super) struct Summarizing<'a> {
+pub(super) struct SummaryAttempt<'a> {
     summarizer: &'a dyn Summarizer,
     claim: &'a Claim,
     planning: PlanningInput<'a>,
@@ -26,7 +26,7 @@ pub(super) struct Summarizing<'a> {
     assignment: Option<(usize, Assignment)>,
 }
 
-impl<'a> Summarizing<'a> {
+impl<'a> SummaryAttempt<'a> {
     pub(super) fn new(summarizer: &'a dyn Summarizer, claim: &'a Claim, planning: PlanningInput<'a>) -> Self {
         Self { summarizer, claim, planning, hook_changes: None, assignment: None }
     }
@@ -50,7 +50,7 @@ impl Worker {
         &self,
         attempt: &mut Attempt<'_>,
         task: &SummaryTask,
-        summarizing: &mut Summarizing<'_>,
+        summarizing: &mut SummaryAttempt<'_>,
     ) -> Step {
         let claim = summarizing.claim;
         let assignment = match summarizing.assignment.take() {
@@ -97,7 +97,7 @@ impl Worker {
         &self,
         attempt: &Attempt<'_>,
         task: &SummaryTask,
-        summarizing: &mut Summarizing<'_>,
+        summarizing: &mut SummaryAttempt<'_>,
     ) -> Result<Assignment, Answer<'static>> {
         let (claim, planning) = (summarizing.claim, summarizing.planning);
         self.store_plan(claim, &task.plan).await?;

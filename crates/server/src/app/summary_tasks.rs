@@ -13,7 +13,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
 use crate::store::{Screen, Screened};
-use crate::summarizer::{Filter, Refused, TaskEdit};
+use crate::summarizer::{Filter, TaskEdit, TaskRefusal};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -75,18 +75,18 @@ pub struct NewEdit {
     pub window_tokens: i64,
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<TaskRefusal> for Error {
+    fn from(refused: TaskRefusal) -> Self {
         match refused {
-            Refused::NotFound => {
+            TaskRefusal::NotFound => {
                 Self::new(Reason::SummaryTaskNotFound, "no client is asked to write a summary for this compaction")
             }
-            Refused::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
-            Refused::Plan(why) => Self::new(Reason::BoundaryInvalid, why),
-            Refused::Summary(failure) => {
+            TaskRefusal::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
+            TaskRefusal::Plan(why) => Self::new(Reason::BoundaryInvalid, why),
+            TaskRefusal::Summary(failure) => {
                 Self::new(Reason::SummaryRefused, failure.message).with("failure", failure.reason)
             }
-            Refused::TooMany => Self::new(Reason::TooManyStreams, "as many callers wait for summary tasks as may")
+            TaskRefusal::TooMany => Self::new(Reason::TooManyStreams, "as many callers wait for summary tasks as may")
                 .with("limit", limits::SUMMARY_TASK_CALLERS_MAX),
         }
     }
@@ -265,14 +265,14 @@ impl SummaryTasks<'_> {
 
     /// Parses a claim to a lease, and checks it against the current task.
     async fn held(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
-        let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
+        let not_found = || Error::from(TaskRefusal::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
         if let Some(session) = self.caller.shared.scheduler.tasks().session_of(compaction)
             && !self.caller.sees_id(session).await?
         {
-            return Err(Refused::NotFound.into());
+            return Err(TaskRefusal::NotFound.into());
         }
-        let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
+        let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(TaskRefusal::LeaseLost))?;
         let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
         self.caller.named.add(&task.session.to_string());
         match hold.base_revision {

@@ -56,16 +56,16 @@ pub(super) struct Gate {
 }
 
 /// Counts a waiting request until it is dropped.
-struct Waiting<'a>(&'a AtomicI64);
+struct WaitingRequest<'a>(&'a AtomicI64);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingRequest<'a> {
     fn new(count: &'a AtomicI64) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ impl Gate {
     /// Waits for a slot; fails at once while the breaker is open or paused.
     pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.check(Instant::now())?;
-        let waiting = Waiting::new(&self.waiting);
+        let waiting = WaitingRequest::new(&self.waiting);
         let permit = self.permits.acquire().await;
         drop(waiting);
         let permit = permit.map_err(|_| Fault::new(Class::Cancelled, "the summarizer is shutting down"))?;

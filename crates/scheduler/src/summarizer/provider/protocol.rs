@@ -16,11 +16,11 @@ pub(super) struct Protocol {
     /// Builds a request.
     pub(super) request: fn(&ModelRequest<'_>) -> Wire,
     /// Reads one event of a streamed reply, or a reply that came as a whole.
-    pub(super) read: Read,
+    pub(super) read: EventReader,
 }
 
 /// Reads an event into a reply, and passes its text to the callback.
-pub(super) type Read = fn(&Value, &mut Reply, &mut dyn FnMut(&str)) -> Result<(), Fault>;
+pub(super) type EventReader = fn(&Value, &mut Reply, &mut dyn FnMut(&str)) -> Result<(), Fault>;
 
 /// OpenAI's chat completions, which most other servers support too.
 pub(super) const OPENAI_CHAT: Protocol = Protocol {
