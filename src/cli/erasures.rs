@@ -38,7 +38,7 @@ enum Command {
 /// What became of the erasures of a file.
 #[derive(Debug, Default, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Applied {
+struct AppliedErasures {
     /// Erasures of a part, a message or a session that took content now.
     erased_count: i64,
     /// Those of which nothing was left.
@@ -79,7 +79,7 @@ async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<Exit
         super::erase::confirm(&format!("apply {many} of {} for good?", file.display()))?;
     }
     let client = globals.client().await?;
-    let mut applied = Applied::default();
+    let mut applied = AppliedErasures::default();
     for request in requests {
         erase(&client, request, &mut applied).await?;
     }
@@ -138,7 +138,7 @@ fn of_message(message: pb::ErasedMessage) -> Vec<Target> {
     }
 }
 
-async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut Applied) -> anyhow::Result<()> {
+async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut AppliedErasures) -> anyhow::Result<()> {
     match client.call(request).await {
         Ok(erased) if erased.existed => applied.existed_count += 1,
         Ok(erased) => {
@@ -155,8 +155,8 @@ async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut 
     Ok(())
 }
 
-fn line(applied: &Applied) -> String {
-    let Applied { erased_count, existed_count, missing_count, pending_files } = applied;
+fn line(applied: &AppliedErasures) -> String {
+    let AppliedErasures { erased_count, existed_count, missing_count, pending_files } = applied;
     let mut line = format!(
         "applied {}; of {existed_count} more nothing was left, and of {missing_count} the content is not in this store",
         count(*erased_count, "erasure")

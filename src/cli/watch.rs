@@ -38,7 +38,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::optional_session(&client, arguments.session).await?;
-    let mut following = Following::begin(client, session, &output).await?;
+    let mut following = EventPrinter::begin(client, session, &output).await?;
     if output.columns().is_some() {
         failure::note("follows new events; Ctrl-C ends it");
     }
@@ -49,13 +49,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// The new events of one session or of all, as they are printed.
-pub(super) struct Following {
+pub(super) struct EventPrinter {
     client: Client,
     frames: Follow<pb::SubscribeEventsRequest>,
     page: Page,
 }
 
-impl Following {
+impl EventPrinter {
     /// Follows from now on.
     pub(super) async fn begin(client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
         let labels = match (&session, output.columns()) {
@@ -144,7 +144,7 @@ enum Labels {
 
 /// A message that is being written.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenMessage {
     speaker: String,
     /// Parts whose text was printed as it was written.
     streamed: HashSet<String>,
@@ -152,7 +152,7 @@ struct Open {
 
 /// Source of the words on the last line.
 #[derive(Debug, Default)]
-struct Speaking {
+struct LineSource {
     /// The draft, or the compaction of a summary.
     source: String,
     /// Byte offset up to which the words are printed.
@@ -166,10 +166,10 @@ struct Speaking {
 struct Page {
     labels: Labels,
     columns: Option<usize>,
-    open: HashMap<String, Open>,
+    open: HashMap<String, OpenMessage>,
     /// Tools of calls, by call id.
     tools: HashMap<String, String>,
-    speaking: Option<Speaking>,
+    speaking: Option<LineSource>,
 }
 
 /// Role and actor of a message; the model if the actor is unknown.
@@ -208,7 +208,7 @@ impl Page {
         if self.open.len() >= REMEMBERED_MAX {
             self.open.clear();
         }
-        self.open.insert(message_id.to_owned(), Open { speaker, ..Open::default() });
+        self.open.insert(message_id.to_owned(), OpenMessage { speaker, ..OpenMessage::default() });
     }
 
     fn draft(&mut self, words: &pb::DraftDelta) -> Vec<Piece> {
@@ -255,7 +255,7 @@ impl Page {
         let (folded, column) = folded(delta, column, self.columns);
         pieces.push(Piece::Foreign(style, folded));
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        self.speaking = Some(Speaking { source: source.to_owned(), end, column });
+        self.speaking = Some(LineSource { source: source.to_owned(), end, column });
         pieces
     }
 

@@ -1,6 +1,6 @@
 //! An agent of the demo: requests the view before each reply, and appends the messages of its script.
 
-use super::sample::{self, Step, Turn};
+use super::sample::{self, ToolStep, Turn};
 use crate::pb;
 use anyhow::Context;
 use longhand_client::{Client, Reason, View};
@@ -132,7 +132,7 @@ impl Agent {
         format!("{}:{}", self.name, self.played.sent.len() + 1)
     }
 
-    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    async fn step(&mut self, step: &ToolStep) -> anyhow::Result<()> {
         let id = self.next_id();
         let mut call = sample::call(id.clone(), step);
         call.finish = Some(self.ask(pb::FinishReason::ToolCalls, &call).await?);
@@ -144,7 +144,7 @@ impl Agent {
     }
 
     /// With a pace, there are people who are asked, if the step has a question: waits for their answer.
-    async fn is_allowed(&mut self, call_of: &str, step: &Step) -> anyhow::Result<bool> {
+    async fn is_allowed(&mut self, call_of: &str, step: &ToolStep) -> anyhow::Result<bool> {
         let (Some(pace), Some(question)) = (self.pace, step.question) else { return Ok(true) };
         let session_id = self.session_id.clone();
         let question = Some(sample::question(question, call_of, step, pace.answer));

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use watcher::Watched;
+use watcher::WatchedEvents;
 
 /// Window of the model that the sample's agents report, in tokens: small, so that a short session fills it.
 const WINDOW_TOKENS: i64 = 14_000;
@@ -110,7 +110,7 @@ async fn check(
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
     let (played, watched) = play(&daemon, &client, session_id, output).await?;
-    let Watched { events, mut output } = watched;
+    let WatchedEvents { events, mut output } = watched;
     show_compaction(&client, session_id, &events, &mut output).await?;
     let mut checks = vec![
         checks::history(&client, session_id, &played).await?,
@@ -179,7 +179,7 @@ async fn play(
     client: &Client,
     session_id: &str,
     output: Output,
-) -> anyhow::Result<([AgentRecord; 2], Watched)> {
+) -> anyhow::Result<([AgentRecord; 2], WatchedEvents)> {
     let terminal = Agent::new("terminal", daemon.connect("terminal").await?, session_id);
     let editor = Agent::new("editor", daemon.connect("editor").await?, session_id);
     let interface = daemon.connect("interface").await?;

@@ -16,12 +16,12 @@ const MODEL: &str = "sample-model";
 /// A turn: the user's request, the agent's tool calls, and its conclusion.
 pub(super) struct Turn {
     pub(super) request: &'static str,
-    pub(super) steps: &'static [Step],
+    pub(super) steps: &'static [ToolStep],
     pub(super) conclusion: &'static str,
 }
 
 /// One reply that uses a tool.
-pub(super) struct Step {
+pub(super) struct ToolStep {
     pub(super) says: &'static str,
     pub(super) work: Work,
     /// Question to people before the tool is used.
@@ -38,8 +38,8 @@ pub(super) enum Work {
 
 use Work::{Read, Search, Test, Write};
 
-const fn step(says: &'static str, work: Work) -> Step {
-    Step { says, work, question: None }
+const fn step(says: &'static str, work: Work) -> ToolStep {
+    ToolStep { says, work, question: None }
 }
 
 /// The turns of the agent in the terminal.
@@ -150,7 +150,7 @@ pub(super) const EDITOR: &[Turn] = &[
     Turn {
         request: "Good. Then write tests for the night the clocks change, both directions.",
         steps: &[
-            Step {
+            ToolStep {
                 question: Some("Overwrite tests/golden/brest.txt? Its line 14 was an hour off."),
                 ..step("The new golden file first.", Write("tests/golden/brest.txt", 54))
             },
@@ -311,7 +311,7 @@ pub(super) fn request(client_id: String, text: &str) -> pb::NewMessage {
 }
 
 /// A reply that calls a tool; the caller sets its finish.
-pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
+pub(super) fn call(client_id: String, step: &ToolStep) -> pb::NewMessage {
     let call = pb::ToolCallPart {
         call_id: format!("call:{client_id}"),
         tool: step.work.tool().to_owned(),
@@ -324,7 +324,7 @@ pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
 }
 
 /// Question before the tool call in the reply `call_of` is made; without an answer in time, it is.
-pub(super) fn question(text: &str, call_of: &str, step: &Step, answer_timeout: Duration) -> pb::Question {
+pub(super) fn question(text: &str, call_of: &str, step: &ToolStep, answer_timeout: Duration) -> pb::Question {
     let choice = |id: &str, label: &str| pb::Choice { id: id.to_owned(), label: label.to_owned() };
     pb::Question {
         text: text.to_owned(),
@@ -339,7 +339,7 @@ pub(super) fn question(text: &str, call_of: &str, step: &Step, answer_timeout: D
 }
 
 /// Result of the tool call in the reply `call_of`, which people may have refused.
-pub(super) fn result(client_id: String, call_of: &str, step: &Step, is_allowed: bool) -> pb::NewMessage {
+pub(super) fn result(client_id: String, call_of: &str, step: &ToolStep, is_allowed: bool) -> pb::NewMessage {
     let (output, status) = match is_allowed {
         true => step.work.output(),
         false => ("refused by the user".to_owned(), pb::ToolResultStatus::Error),

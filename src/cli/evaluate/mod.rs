@@ -27,7 +27,7 @@ use crate::summarizer::{Extractive, Levels, NoObserver, Summarizer, levels};
 use anyhow::Context;
 use facts::words_of;
 use measures::History;
-use report::{Row, Split};
+use report::{Row, SplitPoint};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ struct Evaluation<'a> {
 
 /// Inputs of the measurements at one boundary.
 struct Subject<'a> {
-    split: Split,
+    split: SplitPoint,
     history: History,
     /// Text that is behind ids in the view and can be expanded.
     expandable: String,
@@ -162,7 +162,7 @@ impl Evaluation<'_> {
         after: &[Message],
         own: Option<String>,
     ) -> anyhow::Result<Vec<Row>> {
-        let split = Split { file: self.file.clone(), kind, before: before.len(), after: after.len() };
+        let split = SplitPoint { file: self.file.clone(), kind, before: before.len(), after: after.len() };
         let history = History::of(before, after);
         let expandable = words_of(before);
         let mut rows = Vec::new();
@@ -227,8 +227,12 @@ impl Evaluation<'_> {
                 continue;
             };
             let after = all.get(first.before.len()..).unwrap_or_default();
-            let split =
-                Split { file: self.file.clone(), kind: "simulated", before: first.before.len(), after: after.len() };
+            let split = SplitPoint {
+                file: self.file.clone(),
+                kind: "simulated",
+                before: first.before.len(),
+                after: after.len(),
+            };
             let retained = first.before.iter().filter(|message| first.plan.retained.contains(&message.revision));
             let retained: Vec<Message> = retained.cloned().collect();
             let attached = first.plan.attachments.iter().filter_map(|body| match body {

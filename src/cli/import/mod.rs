@@ -161,7 +161,7 @@ async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::R
     let clock = Clock::default();
     // The request of an erased session makes no other one, so this one says when it is made.
     let again = arguments.again.then(|| times::rfc_3339(clock.now()));
-    let chosen = plan::Chosen {
+    let chosen = plan::ImportChoices {
         client_id: arguments.client_id.clone(),
         project: arguments.project.clone(),
         again: again.clone(),

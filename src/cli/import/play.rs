@@ -1,6 +1,6 @@
 //! Execution of an import plan: sessions, forks, batches, summaries and edits.
 
-use super::plan::{self, Combination, Edit, Group, PlannedSession, SessionOrigin, Step, Supply};
+use super::plan::{self, Combination, Edit, Group, ImportStep, PlannedSession, SessionOrigin, Supply};
 use super::report::{Progress, Report};
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
@@ -233,20 +233,20 @@ impl Player {
     async fn play_steps(
         &mut self,
         session: pb::Session,
-        steps: Vec<Step>,
+        steps: Vec<ImportStep>,
         window: Option<pb::ModelWindow>,
         ids: &mut Ids,
     ) -> anyhow::Result<pb::Session> {
         let mut session = session;
         for step in steps {
             match step {
-                Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
+                ImportStep::Append(messages) => self.append(&session.session_id, messages, ids).await?,
                 // What a summary covers follows from what stands before it: behind its record it would be another one.
-                Step::Supply(supply) if self.is_there(&session.session_id, &supply.client_id).await? => {}
-                Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
-                Step::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
-                Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
-                Step::SetWindow => session = self.ensure_window(session, window.clone()).await?,
+                ImportStep::Supply(supply) if self.is_there(&session.session_id, &supply.client_id).await? => {}
+                ImportStep::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
+                ImportStep::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
+                ImportStep::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
+                ImportStep::SetWindow => session = self.ensure_window(session, window.clone()).await?,
             }
         }
         Ok(session)

@@ -98,13 +98,13 @@ fn transcripts_in(folder: &Path, left_out: &mut Vec<String>) -> Vec<PathBuf> {
 fn belongs_to(file: &Path, session: &str) -> bool {
     // Other fields are skipped: they may contain text that cannot be represented.
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct SessionLine {
         #[serde(rename = "sessionId")]
         session: String,
     }
     let Ok(bytes) = std::fs::read(file) else { return false };
     // A line may have more than one object.
-    let first = |line| serde_json::Deserializer::from_slice(line).into_iter::<Named>().next()?.ok();
+    let first = |line| serde_json::Deserializer::from_slice(line).into_iter::<SessionLine>().next()?.ok();
     let named = bytes.split(|byte| *byte == b'\n').find_map(first);
     named.is_some_and(|named| named.session == session)
 }
