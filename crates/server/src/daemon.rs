@@ -104,7 +104,7 @@ pub async fn run_with(
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let access_log = access_log(&config, &entrance, &clock)?;
     let refusals = tokio::spawn(entrance.clone().record_refusals_until(stopping.clone()));
-    let (routes, health) = grpc::guarded(backing.answers(), entrance.clone()).await;
+    let (routes, health) = grpc::guard_services(backing.answers(), entrance.clone()).await;
     let (admit, service) = doors::service(routes, backing.console(), entrance.clone(), &config);
     let transport = Transport::new(transport::Options {
         service,

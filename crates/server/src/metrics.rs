@@ -271,7 +271,7 @@ fn label(name: &str, prefix: &str, unspecified: &str) -> String {
     }
 }
 
-fn ended(counter: &pb::CompactionCount) -> Labels {
+fn ended_labels(counter: &pb::CompactionCount) -> Labels {
     vec![
         ("kind", label(counter.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
         ("level", label(counter.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
@@ -359,10 +359,10 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     exposition.family(
         COMPACTIONS,
         Scale::Whole,
-        info.compactions.iter().map(|counter| (ended(counter), counter.count)),
+        info.compactions.iter().map(|counter| (ended_labels(counter), counter.count)),
     );
     let done = info.compactions.iter().filter(|counter| counter.state() == pb::CompactionState::Done);
-    exposition.family(FREED, Scale::Whole, done.map(|counter| (ended(counter), counter.freed_tokens)));
+    exposition.family(FREED, Scale::Whole, done.map(|counter| (ended_labels(counter), counter.freed_tokens)));
     let kind = |counter: &pb::ContradictionCount| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
     let contradicted = info.contradictions.iter().map(|counter| (vec![("kind", kind(counter))], counter.count));
     exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);

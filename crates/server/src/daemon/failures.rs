@@ -27,7 +27,7 @@ struct OpenFailure {
 }
 
 /// A time that doubles with each attempt.
-fn doubled(first: Duration, attempts: u32, longest: Duration) -> Duration {
+fn doubled_pause(first: Duration, attempts: u32, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(longest)
 }
 
@@ -44,7 +44,7 @@ impl OpenFailures {
                 let left = known.map_or(1, |known| known.left.saturating_add(1));
                 let (first, longest) = limits::SHARD_FAILURE_MS;
                 let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
-                let hold = doubled(first, left.max(self.left), longest);
+                let hold = doubled_pause(first, left.max(self.left), longest);
                 OpenFailure { error, left, tries: 1, last: now, held_until: now + hold }
             }
         };
@@ -70,7 +70,7 @@ impl OpenFailures {
     /// The shards that are tried again if no other daemon can open them, the first time after `first`.
     pub(super) fn due(&self, first: Duration) -> BTreeSet<String> {
         let longest = Duration::from_millis(limits::SHARD_FAILURE_MS.0);
-        let is_due = |failure: &OpenFailure| failure.last.elapsed() >= doubled(first, failure.tries, longest);
+        let is_due = |failure: &OpenFailure| failure.last.elapsed() >= doubled_pause(first, failure.tries, longest);
         self.shards.iter().filter(|(_, failure)| is_due(failure)).map(|(shard, _)| shard.clone()).collect()
     }
 }

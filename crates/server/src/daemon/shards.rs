@@ -276,7 +276,7 @@ impl Shards {
     async fn open_only(&mut self, shard: &str) -> Result<(), Error> {
         let end = Instant::now() + Duration::from_millis(limits::MIGRATION_LEASE_WAIT_MS);
         loop {
-            let changed = self.opening(shard.to_owned(), 1).await;
+            let changed = self.open_shard(shard.to_owned(), 1).await;
             let left = end.saturating_duration_since(Instant::now());
             match changed {
                 ShardChange::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
@@ -299,12 +299,12 @@ impl Shards {
 
     fn take(&mut self, shard: String, shards: usize) {
         self.busy.insert(shard.clone());
-        let opening = self.opening(shard, shards);
+        let opening = self.open_shard(shard, shards);
         self.changing.spawn(opening);
     }
 
     /// Opens a shard, if it is free.
-    fn opening(&mut self, shard: String, shards: usize) -> impl Future<Output = ShardChange> + Send + use<> {
+    fn open_shard(&mut self, shard: String, shards: usize) -> impl Future<Output = ShardChange> + Send + use<> {
         let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
         let readers = (2 * most / shards.max(1)).clamp(least, most);
         let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);

@@ -24,7 +24,7 @@ impl Access {
     }
 }
 
-fn read(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
+fn read_new_token(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
     let scopes = request.scopes.iter().map(|number| {
         let scope = pb::Scope::try_from(*number).ok().and_then(scopes::read_scope);
         scope.ok_or_else(|| Error::field("scopes", format!("{number} is no scope")))
@@ -67,7 +67,7 @@ impl AccessService for Access {
         request: Request<pb::CreateAccessTokenRequest>,
     ) -> Result<Response<pb::CreateAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (token, secret) = caller.access_tokens().create(read(request.into_inner())?).await?;
+        let (token, secret) = caller.access_tokens().create(read_new_token(request.into_inner())?).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret, durability }))
     }
@@ -79,7 +79,7 @@ impl AccessService for Access {
         let caller = self.door.caller(&request)?;
         let request = request.into_inner();
         let seconds = request.session_timeout.map(|timeout| timeout.seconds);
-        let new = read(pb::CreateAccessTokenRequest {
+        let new = read_new_token(pb::CreateAccessTokenRequest {
             principal: request.principal,
             tenant: request.tenant,
             scopes: request.scopes,

@@ -165,12 +165,12 @@ impl GuardedServices {
         let answer = match scope.filter(|_| is_recorded) {
             None => self.forward(request, &access, scope).await,
             Some(scope) => {
-                let record = Record::of(&request, &access, scope);
+                let record = Record::from_request(&request, &access, scope);
                 request.extensions_mut().insert(record.named.clone());
                 let left = CancellationToken::new();
                 let _left = left.clone().drop_guard();
                 // A caller that leaves does not keep its call out of the log.
-                let call = self.clone().recorded(request, record, left);
+                let call = self.clone().forward_recorded(request, record, left);
                 let call = match RequestMemory::current() {
                     Some(memory) => tokio::spawn(memory.scope(call)),
                     None => tokio::spawn(call),
@@ -192,7 +192,7 @@ impl GuardedServices {
 
     /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out. One that
     /// only reads ends if its caller leaves.
-    async fn recorded(self, request: Request<Body>, record: Record, left: CancellationToken) -> Response<Body> {
+    async fn forward_recorded(self, request: Request<Body>, record: Record, left: CancellationToken) -> Response<Body> {
         let Record { access, address, method, scope, named } = record;
         if matches!(scope, Scope::Erase | Scope::Admin)
             && let Err(error) = self.entrance.record_intent(&access, address.clone(), &method).await
@@ -282,7 +282,7 @@ impl GuardedServices {
         };
         allowed.inspect_err(|error| {
             if !headers.contains_key(PASSED_ON) {
-                let acting = acting(&access, headers);
+                let acting = acting_access(&access, headers);
                 self.entrance.count_refusal(Some(&acting), ip_of(peer), method, error.reason);
             }
         })?;
@@ -310,18 +310,18 @@ struct Record {
 }
 
 impl Record {
-    fn of(request: &Request<Body>, access: &Arc<Access>, scope: Scope) -> Self {
+    fn from_request(request: &Request<Body>, access: &Arc<Access>, scope: Scope) -> Self {
         let address = match request.extensions().get::<Peer>() {
             Some(Peer::Tcp { address, .. }) => address.to_string(),
             Some(Peer::Owner) | None => String::new(),
         };
-        let (access, method) = (acting(access, request.headers()), request.uri().path().to_owned());
+        let (access, method) = (acting_access(access, request.headers()), request.uri().path().to_owned());
         Self { access, address, method, scope, named: NamedSessions::default() }
     }
 }
 
 /// The access of a caller in the tenant that it names; its own if it may not.
-fn acting(access: &Arc<Access>, headers: &HeaderMap) -> Arc<Access> {
+fn acting_access(access: &Arc<Access>, headers: &HeaderMap) -> Arc<Access> {
     let tenant = headers.get(TENANT_HEADER).and_then(|tenant| tenant.to_str().ok());
     let acting = tenant.and_then(|tenant| Access::clone(access).acting_in(tenant).ok());
     acting.map_or_else(|| Arc::clone(access), Arc::new)

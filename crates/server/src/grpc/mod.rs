@@ -77,7 +77,7 @@ macro_rules! limited {
 /// The services of one store behind the guard, as [`guarded`] has them.
 pub async fn router(app: Longhand) -> (GuardedServices, HealthReporter) {
     let entrance = app.entrance().clone();
-    guarded(Arc::new(services(app)), entrance).await
+    guard_services(Arc::new(services(app)), entrance).await
 }
 
 /// What answers calls behind the guard, with health and reflection, and the handle that reports to health that the daemon
@@ -86,7 +86,7 @@ pub async fn router(app: Longhand) -> (GuardedServices, HealthReporter) {
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
-pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (GuardedServices, HealthReporter) {
+pub async fn guard_services(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (GuardedServices, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;

@@ -23,7 +23,7 @@ impl Prompts {
 }
 
 /// Which prompt a run takes.
-fn wanted(prompt_id: Option<&str>, steering_only: bool) -> app::Result<PromptChoice<'_>> {
+fn prompt_choice(prompt_id: Option<&str>, steering_only: bool) -> app::Result<PromptChoice<'_>> {
     match (prompt_id, steering_only) {
         (Some(_), true) => Err(app::Error::field("steering_only", "does not go with prompt_id")),
         (Some(id), false) => Ok(PromptChoice::Named(id)),
@@ -58,7 +58,7 @@ impl PromptService for Prompts {
     ) -> Result<Response<pb::TakePromptResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::TakePromptRequest { session_id, epoch, prompt_id, steering_only, .. } = request.into_inner();
-        let wanted = wanted(prompt_id.as_deref(), steering_only)?;
+        let wanted = prompt_choice(prompt_id.as_deref(), steering_only)?;
         let (taken, receipt) = caller.prompts().take(&session_id, epoch, wanted).await?;
         Ok(Response::new(pb::TakePromptResponse {
             prompt: Some(prompt(taken)),
