@@ -233,7 +233,7 @@ async fn what_waits_goes_on_in_the_copy() {
         delta: delta.to_owned(),
     };
     let draft = source.app.messages().append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
-    let new = |words: &str| NewPrompt::of(vec![text(words)]);
+    let new = |words: &str| NewPrompt::from_parts(vec![text(words)]);
     for words in ["first", "second"] {
         source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
@@ -270,7 +270,7 @@ async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
     let (busy, session) = (source.manual_session().await, source.manual_session().await);
     let start = async |session: &str| {
         source.append(session, &turns(1, 8, 400)).await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         source.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
     };
     start(&busy).await;

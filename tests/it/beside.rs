@@ -88,7 +88,7 @@ async fn said_lines(test: &TestApp, session: &str) -> Vec<String> {
 
 /// Has everything summarized but for the messages from the one with this id on.
 async fn compact(test: &TestApp, session: &str, tail_start: &str) {
-    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
 }
@@ -124,7 +124,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, work()).await;
     append(&test, &session, conversation("u3 \"go on\"")).await;
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     summarizer.held().await;
     let passes = runs("k4", "cargo test -p parser", false, "test result: ok. 11 passed; 0 failed; 0 ignored");

@@ -353,7 +353,7 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
         test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
         test.app.sessions().restore(&session).await.map(drop),
         test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.map(drop),
         test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
@@ -445,7 +445,7 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
-    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::from_parts(vec![text(&noise("prompt", 400))]) };
     let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted").answer;
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.prompts().take(&session, run.epoch, PromptChoice::First).await.expect("taken");
@@ -480,7 +480,7 @@ async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
-        let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
+        let prompt = NewPrompt::from_parts(vec![text(&noise(name, 400))]);
         test.app.prompts().submit(&session, prompt).await.expect("submitted");
     }
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;

@@ -80,7 +80,8 @@ async fn due(test: &TestApp) -> String {
 }
 
 async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 

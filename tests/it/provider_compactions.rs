@@ -143,7 +143,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
         let test = TestApp::with(summarizer.clone()).await;
         let session = compacted(&test, format, json, window(model_of(format), 200_000)).await;
         test.append(&session, &turns(9, 12, 2_000)).await;
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
         test.settled().await;
         let read: usize = summarizer.asked()[0].messages.len();
         assert!(read >= 13, "{kind}: the originals are read, and not the block: {read}");

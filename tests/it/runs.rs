@@ -130,7 +130,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
                 .update(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
                 .await
                 .map(drop),
-            stale.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+            stale.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.map(drop),
             stale.sessions().archive(&session).await.map(drop),
             stale.runs().cancel(&session, CancelRun::default()).await.map(drop),
         ] {
@@ -307,7 +307,7 @@ async fn a_tree_is_listed_and_stopped_as_one() {
 
 fn prompt(words: &str, delivery: Delivery) -> NewPrompt<'static> {
     let metadata_json = Some("{\"from\":\"here\"}".to_owned());
-    NewPrompt { delivery, metadata_json, ..NewPrompt::of(vec![text(words)]) }
+    NewPrompt { delivery, metadata_json, ..NewPrompt::from_parts(vec![text(words)]) }
 }
 
 async fn submit(caller: &Caller, session: &str, words: &str, delivery: Delivery) -> String {

@@ -32,7 +32,7 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let mut watch = test.watch().await;
     let mut hashes = vec![test.context(&session).await.hash];
     let app = &test.app;
-    app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;

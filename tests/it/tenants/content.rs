@@ -140,7 +140,7 @@ impl Summarizer for Paid {
 /// Compacts a session after more turns; returns the author of the summary.
 async fn author(test: &TestApp, app: &Caller, session: &str, from: usize) -> String {
     append(app, session, &turns(from, from + 7, 2_000)).await.expect("turns");
-    app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
+    app.compactions().start(session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("a compaction");
     test.settled().await;
     let view = app.views().get(session, ContextRequest::default()).await.expect("a view");
     assert!(view.over_window.is_none(), "it fits");

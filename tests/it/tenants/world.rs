@@ -281,8 +281,14 @@ impl Writer {
     /// Gives a session a prompt, a question and a label.
     async fn ask(&mut self, session: &str) {
         let words = format!("a question of {}", self.written.marker);
-        let prompt =
-            self.app.prompts().submit(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").answer.0;
+        let prompt = self
+            .app
+            .prompts()
+            .submit(session, NewPrompt::from_parts(vec![text(&words)]))
+            .await
+            .expect("a prompt")
+            .answer
+            .0;
         self.add(Kind::Prompt, prompt);
         let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
         let question = Question { text: words, choices, ..Question::default() };

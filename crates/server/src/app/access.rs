@@ -270,37 +270,37 @@ impl TokenTable {
 impl AccessTokens {
     /// Keeps a token that was added to the store, and no longer those that ended.
     pub(super) fn add(&self, stored: StoredToken, now: Timestamp) {
-        let mut known = self.known();
+        let mut known = self.table();
         known.tokens.retain(|_, entry| !entry.is_over(now));
         known.tokens.insert(stored.token.id, stored.into());
     }
 
     /// Ends what a token opened, which is revoked in the store.
     pub(super) fn revoke(&self, id: AccessTokenId) {
-        if let Some(entry) = self.known().tokens.get(&id) {
+        if let Some(entry) = self.table().tokens.get(&id) {
             entry.access.revoked.cancel();
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, TokenTable> {
+    fn table(&self) -> MutexGuard<'_, TokenTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True for the secret of the owner.
     pub(super) fn is_owners(&self, secret: &str) -> bool {
         let hash = blake3::hash(secret.as_bytes());
-        self.known().owner_hash.is_some_and(|owner| owner == hash)
+        self.table().owner_hash.is_some_and(|owner| owner == hash)
     }
 
     /// Trusts a secret of the owner.
     pub(super) fn trust_owner(&self, secret: &str) {
-        self.known().owner_hash = Some(blake3::hash(secret.as_bytes()));
+        self.table().owner_hash = Some(blake3::hash(secret.as_bytes()));
     }
 
     /// Keeps these tokens, and no others. Of those that were known already, what they opened goes on, unless they are
     /// revoked now.
     pub(super) fn keep(&self, stored: Vec<StoredToken>) {
-        let mut known = self.known();
+        let mut known = self.table();
         let mut before = std::mem::take(&mut known.tokens);
         for stored in stored {
             let (id, is_revoked) = (stored.token.id, stored.token.revoke_time.is_some());
@@ -324,7 +324,7 @@ impl AccessTokens {
             Credentials::Secret(secret, address) => (secret, address),
         };
         let now = clock.present();
-        let mut known = self.known();
+        let mut known = self.table();
         if let Some(access) = known.find(secret, now) {
             return Ok(access);
         }
@@ -334,7 +334,7 @@ impl AccessTokens {
 
     /// Counts a failed attempt of an address, and returns the error for it.
     pub(super) fn count_failure(&self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
-        self.known().count_failure(address, now, invalid)
+        self.table().count_failure(address, now, invalid)
     }
 }
 

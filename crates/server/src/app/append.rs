@@ -212,7 +212,7 @@ async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Opt
 impl Messages<'_> {
     /// The answer of a write, for the window that its caller names. `overflows` is true if the write reports a view
     /// that was too large.
-    async fn appended(
+    async fn append_answer(
         self,
         receipt: Receipt,
         known: &CachedSession,
@@ -224,7 +224,7 @@ impl Messages<'_> {
             let fold = &session.fold;
             ((fold.context_tokens(window), fold.context_tokens(&known.window)), fold.usage_doubt())
         };
-        let (tokens, usage_doubt) = self.written(known.key, &receipt, figures).await.unzip();
+        let (tokens, usage_doubt) = self.fact_after_write(known.key, &receipt, figures).await.unzip();
         let (context_tokens, own_tokens) = tokens.unzip();
         let Receipt { revision, seq, ids, existed_count, erased, pending, .. } = receipt;
         let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
@@ -243,7 +243,7 @@ impl Messages<'_> {
 
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
     /// does not affect the write.
-    async fn written<T>(
+    async fn fact_after_write<T>(
         self,
         key: SessionKey,
         receipt: &Receipt,
@@ -313,7 +313,7 @@ impl Messages<'_> {
         }
         // A token of somebody else's says nothing, not even that it is one.
         if !self.caller.sees_id(session).await? {
-            return Err(view_token::unknown());
+            return Err(view_token::unknown_token());
         }
         let message = "the view token is for a session whose history this one does not share at that revision";
         Err(Error::new(Reason::ViewTokenInvalid, message).with("session_id", session).with("revision", view.revision))
@@ -348,7 +348,7 @@ impl Messages<'_> {
             Some(_) if !messages.is_empty() => {
                 return Err(Error::field("messages", "do not go with provider_content"));
             }
-            Some(given) => formatted::read(given)?,
+            Some(given) => formatted::read_messages(given)?,
         };
         if let Some(window) = &mut window {
             validate::window("window", window)?;
@@ -385,7 +385,7 @@ impl Messages<'_> {
         let append = checked.with((entries, with));
         let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
         self.caller.history().fill_index(&known);
-        Ok(ScreenedAnswer::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &known, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
@@ -434,7 +434,7 @@ impl Messages<'_> {
         let receipt =
             self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
         let found = self.caller.with_hits(found, "drafts", &receipt.hits);
-        Ok(ScreenedAnswer::new(self.appended(receipt, known, None, false).await, found))
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, known, None, false).await, found))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
@@ -504,7 +504,7 @@ impl Messages<'_> {
         let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
         self.caller.history().fill_index(&known);
         let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
-        Ok(ScreenedAnswer::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &known, window.as_ref(), reports_overflow).await, found))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.

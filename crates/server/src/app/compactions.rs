@@ -42,7 +42,7 @@ pub struct NewCompaction {
 
 impl NewCompaction {
     /// A request for a kind of compaction with default parameters.
-    pub fn of(kind: CompactionKind) -> Self {
+    pub fn of_kind(kind: CompactionKind) -> Self {
         Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
     }
 
@@ -207,7 +207,7 @@ impl Compactions<'_> {
 
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
     /// anything that could refuse the request now.
-    async fn answered(self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
+    async fn repeated_answer(self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
         let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? else {
             return Ok(None);
         };
@@ -234,7 +234,7 @@ impl Compactions<'_> {
             ));
         };
         let key = self.caller.session_key(session).await?;
-        if let Some(answer) = self.answered(key).await? {
+        if let Some(answer) = self.repeated_answer(key).await? {
             return Ok(answer);
         }
         self.apply_named_window(key, &overflow, provider_errors::window_tokens(&refusal)).await?;
@@ -295,14 +295,14 @@ impl Compactions<'_> {
         let new = self.caller.check(new)?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(ScreenedAnswer::new(self.supplied(receipt).await?, new.into_parts().1));
+            return Ok(ScreenedAnswer::new(self.supplied_answer(receipt).await?, new.into_parts().1));
         }
         self.caller.count_append(1)?;
         // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
         for _ in 0..limits::SUPPLY_TRIES_MAX {
             let planned = new.with(self.plan_supplied(key, &new).await?);
             if let Some(receipt) = self.caller.store().compactions().supply(planned).await? {
-                return Ok(ScreenedAnswer::new(self.supplied(receipt).await?, new.into_parts().1));
+                return Ok(ScreenedAnswer::new(self.supplied_answer(receipt).await?, new.into_parts().1));
             }
         }
         Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))
@@ -398,7 +398,7 @@ impl Compactions<'_> {
     }
 
     /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.
-    async fn supplied(self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
+    async fn supplied_answer(self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
         let compaction = Error::answer(self.caller.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
@@ -475,7 +475,7 @@ impl Compactions<'_> {
         let id = compaction_id(id)?;
         let before = self.caller.compaction(id).await?;
         let key = self.caller.session_key(&before.session_id.to_string()).await?;
-        if let Some(answer) = self.answered(key).await? {
+        if let Some(answer) = self.repeated_answer(key).await? {
             return Ok(answer);
         }
         match before.state {

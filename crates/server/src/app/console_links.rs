@@ -42,13 +42,13 @@ impl PendingLink {
 }
 
 impl ConsoleLinks {
-    fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], PendingLink>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<[u8; 32], PendingLink>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a link, by the hash of its secret.
     pub(super) fn add(&self, hash: [u8; 32], link: PendingLink, now: Timestamp) -> Result<()> {
-        let mut pending = self.pending();
+        let mut pending = self.links();
         pending.retain(|_, link| link.is_open(now));
         // No tenant keeps the others from making links.
         let of_tenant = pending.values().filter(|other| other.access.tenant == link.access.tenant).count();
@@ -60,7 +60,7 @@ impl ConsoleLinks {
 
     /// Takes a link, which then opens nothing more; none if there is none, or it is over.
     pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<PendingLink> {
-        self.pending().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
+        self.links().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert!(links.take(&[9; 32], Timestamp(0)).is_none());
         assert!(links.take(&[1; 32], Timestamp(9)).is_some() && links.take(&[1; 32], Timestamp(9)).is_none());
         assert!(links.take(&[2; 32], Timestamp(10)).is_none());
-        links.pending()[&[3; 32]].access.revoked.cancel();
+        links.links()[&[3; 32]].access.revoked.cancel();
         assert!(links.take(&[3; 32], Timestamp(0)).is_none(), "its maker's access was revoked");
     }
 
@@ -118,7 +118,7 @@ mod tests {
         for number in 0..limits::CONSOLE_LINKS_TOTAL_MAX {
             let tenant = format!("t{}", number / limits::CONSOLE_LINKS_MAX);
             let link = link_of(&tenant, 10);
-            links.pending().insert(hash(number), link);
+            links.links().insert(hash(number), link);
         }
         let refused = links.add([0; 32], link_of("other", 10), Timestamp(9)).expect_err("one too many");
         assert_eq!(refused.metadata["what"], "console links of all tenants");

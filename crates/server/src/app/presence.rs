@@ -83,7 +83,7 @@ impl Presences {
     }
 
     /// Everybody in a session, by name.
-    pub(super) fn of(&self, key: SessionKey) -> Vec<PresentActor> {
+    pub(super) fn present_in(&self, key: SessionKey) -> Vec<PresentActor> {
         let sessions = self.sessions();
         let Some(session) = sessions.get(&key) else { return Vec::new() };
         let typing = session.typing.iter().map(|(actor, typing)| PresentActor {

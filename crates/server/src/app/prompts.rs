@@ -29,7 +29,7 @@ pub struct NewPrompt<'a> {
 
 impl NewPrompt<'_> {
     /// A prompt that queues, with nothing beside its content.
-    pub fn of(parts: Vec<NewPart>) -> Self {
+    pub fn from_parts(parts: Vec<NewPart>) -> Self {
         Self { parts, delivery: Delivery::Queue, metadata_json: None, rewind: None, expected_revision: None }
     }
 }

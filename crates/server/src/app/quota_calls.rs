@@ -70,6 +70,6 @@ impl Caller {
 
     /// Counts an event stream, or a message that is written as one, for as long as the share is kept.
     pub(super) fn count_stream(&self) -> Result<Option<StreamShare>> {
-        self.quotas().map(|quotas| quotas.stream(&self.visibility.tenant)).transpose()
+        self.quotas().map(|quotas| quotas.take_stream(&self.visibility.tenant)).transpose()
     }
 }

@@ -135,7 +135,7 @@ impl<'r> Examination<'r> {
     }
 
     /// The first rule whose bound a session exceeds, and the reason.
-    fn exceeded(&mut self, candidate: &RetentionCandidate) -> Option<(&'r RetentionRule, RetentionReason)> {
+    fn exceeded_rule(&mut self, candidate: &RetentionCandidate) -> Option<(&'r RetentionRule, RetentionReason)> {
         // Never more than what is certain: nothing is older by a clock that was wrong.
         let since = |time: Timestamp| {
             let passed = self.certain.0.saturating_sub(self.dating.date(time).0);
@@ -165,7 +165,7 @@ impl<'r> Examination<'r> {
     /// The session, if it is to go.
     pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<SessionToErase<'r>> {
         self.summary.examined += 1;
-        let (rule, reason) = self.exceeded(&candidate)?;
+        let (rule, reason) = self.exceeded_rule(&candidate)?;
         let keeps = candidate.labels.iter().any(|label| label == KEEP);
         if keeps || candidate.is_at_work || candidate.is_shared {
             self.summary.protected += 1;

@@ -80,11 +80,11 @@ impl Runs<'_> {
         let lease_ms = lease_ms(lease)?;
         let key = self.caller.session_key(session).await?;
         self.caller.store().runs().renew(key, epoch, lease_ms).await?;
-        self.one(key, epoch).await
+        self.run_at_epoch(key, epoch).await
     }
 
     /// The run of a session with this number.
-    pub(super) async fn one(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
+    pub(super) async fn run_at_epoch(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
         let found = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
         let found = found.into_iter().next().filter(|run| run.epoch == epoch);
         found.ok_or_else(|| {

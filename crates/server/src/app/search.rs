@@ -200,7 +200,7 @@ impl History<'_> {
             0 => limits::SEARCH_PAGE_DEFAULT,
             size => size.min(limits::SEARCH_PAGE_MAX),
         };
-        let (mut wanted, compared) = self.wanted(request, &query).await?;
+        let (mut wanted, compared) = self.index_query(request, &query).await?;
         let search = self.caller.store().search();
         let indexed_seq = match request.min_seq {
             0 if start.is_none() => self.caught_up().await,
@@ -236,7 +236,8 @@ impl History<'_> {
                 }
                 return Ok(page);
             }
-            let (passed, places) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
+            let (passed, places) =
+                self.admitted_entries(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
             let of = |(place, view): &(usize, SessionKey)| HitOf { entry: found.entries[*place].entry, view: *view };
             let entries: Vec<HitOf> = places.iter().map(of).collect();
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
@@ -244,7 +245,7 @@ impl History<'_> {
             let hits =
                 hits.into_iter().zip(&places).filter_map(|(hit, (place, _))| Some((hit?, &found.entries[*place])));
             let may_lack = found.may_lack_terms.then_some(request.all);
-            page.hits.extend(hits.filter_map(|(hit, ranked)| shown(&query, hit, ranked, may_lack)));
+            page.hits.extend(hits.filter_map(|(hit, ranked)| show_hit(&query, hit, ranked, may_lack)));
             // What was not read comes on the next page.
             let examined = places.get(read).map_or(passed, |(place, _)| *place);
             wanted.upto = Some(found.upto);
@@ -287,7 +288,7 @@ impl History<'_> {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, ComparedSessions)> {
+    async fn index_query(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, ComparedSessions)> {
         let tenant = &self.caller.visibility.tenant;
         let mut compared = ComparedSessions { by: Vec::new(), view: None };
         if !self.caller.visibility.is_unbound() {
@@ -342,7 +343,7 @@ impl History<'_> {
 
     /// The places of the first entries, up to `most`, that the caller sees and asked for, with the session whose view is
     /// asked about each, and the number of entries that were looked at.
-    async fn admitted(
+    async fn admitted_entries(
         self,
         wanted: &Wanted,
         compared: &ComparedSessions,
@@ -373,7 +374,7 @@ impl History<'_> {
 
 /// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
 /// does: all terms, or any clue.
-fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<ShownHit> {
+fn show_hit(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<ShownHit> {
     let part = hit.message.parts.first()?;
     let kind = EntryKind::of(&part.body)?;
     let (text, form) = text_of(&part.body)?;

@@ -142,13 +142,13 @@ impl Sessions<'_> {
         let next = next.map(|place| self.caller.list_token(place, &scope)).unwrap_or_default();
         let with_token = |listed: ListedSession| {
             let token = self.caller.list_token(order.place(&listed), &scope);
-            (self.listed(listed), token)
+            (self.listed_info(listed), token)
         };
         Ok((sessions.into_iter().map(with_token).collect(), next))
     }
 
     /// A session of a list, with its context usage of now if it is in memory.
-    pub(super) fn listed(self, listed: ListedSession) -> SessionInfo {
+    pub(super) fn listed_info(self, listed: ListedSession) -> SessionInfo {
         let ListedSession { key, mut session, policy_json } = listed;
         session.context = self.caller.shared.loaded.context(key).or(session.context);
         SessionInfo { session, policy_json, over_window: None, thresholds: Vec::new(), provider_compaction: None }

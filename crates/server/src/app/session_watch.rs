@@ -88,7 +88,7 @@ enum Changes {
 
 impl Changes {
     /// A new event has to decide.
-    fn of(body: &EventBody) -> Self {
+    fn from_event(body: &EventBody) -> Self {
         match body {
             EventBody::SessionUpdated { metadata_json: Some(_), .. } | EventBody::Erased { .. } => Self::Metadata,
             EventBody::SessionUpdated { metadata_json: None, .. }
@@ -193,7 +193,7 @@ impl SessionWatch {
             if !sessions.is_empty() {
                 // The end is a frame of its own.
                 self.snapshot = Some(next.or(Some(END)));
-                let sessions = sessions.into_iter().map(|listed| self.caller.sessions().listed(listed)).collect();
+                let sessions = sessions.into_iter().map(|listed| self.caller.sessions().listed_info(listed)).collect();
                 return Ok(ListFrame::Snapshot { sessions });
             }
             if next.is_none() {
@@ -205,7 +205,7 @@ impl SessionWatch {
 
     /// Notes a session with a new event.
     fn note(&mut self, id: SessionId, body: &EventBody) {
-        let changes = Changes::of(body);
+        let changes = Changes::from_event(body);
         let may_leave = self.list.filter.ends() || changes > Changes::Nothing;
         let spreads = self.list.filter.reads_metadata() && changes == Changes::Metadata;
         match self.changed.iter_mut().find(|changed| changed.id == id) {
@@ -229,7 +229,7 @@ impl SessionWatch {
                 match listed {
                     Some(listed) => {
                         bytes += bytes_of(&listed);
-                        sessions.push(self.caller.sessions().listed(listed));
+                        sessions.push(self.caller.sessions().listed_info(listed));
                     }
                     None if changed.may_leave && self.caller.sees(key).await? => removed.push(changed.id),
                     None => {}

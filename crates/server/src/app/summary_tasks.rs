@@ -93,7 +93,13 @@ impl From<TaskRefusal> for Error {
 }
 
 /// A duration from a self.requester(), checked against its bounds.
-fn bounded(field: &str, given: Option<Duration>, default_ms: u64, least: Duration, most_ms: u64) -> Result<Duration> {
+fn bounded_duration(
+    field: &str,
+    given: Option<Duration>,
+    default_ms: u64,
+    least: Duration,
+    most_ms: u64,
+) -> Result<Duration> {
     let most = Duration::from_millis(most_ms);
     match given {
         None => Ok(Duration::from_millis(default_ms)),
@@ -122,7 +128,7 @@ fn check_length(text: &str) -> Result<()> {
 fn lease_time(given: Option<Duration>) -> Result<Duration> {
     let least = Duration::from_secs(1);
     let (default, most) = (limits::SUMMARY_TASK_LEASE_MS_DEFAULT, limits::SUMMARY_TASK_LEASE_MS_MAX);
-    bounded("lease_timeout", given, default, least, most)
+    bounded_duration("lease_timeout", given, default, least, most)
 }
 
 /// The prompt of a task for a model with this window: for its summary, or for the check of a summary that was written.
@@ -177,7 +183,13 @@ impl SummaryTasks<'_> {
         if wanted.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
             return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, wanted.sessions.len()));
         }
-        let wait = bounded("wait_timeout", wanted.wait, limits::WAIT_MS_DEFAULT, Duration::ZERO, limits::WAIT_MS_MAX)?;
+        let wait = bounded_duration(
+            "wait_timeout",
+            wanted.wait,
+            limits::WAIT_MS_DEFAULT,
+            Duration::ZERO,
+            limits::WAIT_MS_MAX,
+        )?;
         let lease = lease_time(wanted.lease)?;
         let window_tokens = window(wanted.window_tokens)?;
         let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
@@ -205,7 +217,7 @@ impl SummaryTasks<'_> {
     /// Extends a lease; returns its end.
     pub async fn extend(self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         Ok(self.end_time(self.caller.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
@@ -217,7 +229,7 @@ impl SummaryTasks<'_> {
         if retained.len() > limits::BATCH_MESSAGES_MAX {
             return Err(Error::limit("retained_message_ids", limits::BATCH_MESSAGES_MAX, retained.len()));
         }
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         let tasks = self.caller.shared.scheduler.tasks();
         let session = tasks.leased(compaction, token)?.session.to_string();
         let mut plan = PlanEdit::default();
@@ -242,7 +254,7 @@ impl SummaryTasks<'_> {
     pub async fn check(self, hold: &LeaseClaim, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
@@ -252,19 +264,19 @@ impl SummaryTasks<'_> {
     pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<ScreenedAnswer<Compaction>> {
         let reply = self.caller.check(reply)?;
         let found = reply.findings().clone();
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
         Ok(ScreenedAnswer::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
     }
 
     /// Releases a leased task without a summary.
     pub async fn release(self, hold: &LeaseClaim, release: Release) -> Result<()> {
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         Ok(self.caller.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
     /// Parses a claim to a lease, and checks it against the current task.
-    async fn held(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
+    async fn checked_claim(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
         let not_found = || Error::from(TaskRefusal::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
         if let Some(session) = self.caller.shared.scheduler.tasks().session_of(compaction)

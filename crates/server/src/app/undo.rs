@@ -23,19 +23,19 @@ impl Compactions<'_> {
     pub async fn undo(self, session: &str, expected_revision: Option<Revision>) -> Result<(ReversedChange, Receipt)> {
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().history().undo(key, self.caller.requester(), expected_revision).await?;
-        Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
+        Ok((Error::answer(self.reversed_change(key, receipt.revision).await)?, receipt))
     }
 
     /// Redoes the change that was undone last, unless a compaction, rewind or edit came since.
     pub async fn redo(self, session: &str, expected_revision: Option<Revision>) -> Result<(ReversedChange, Receipt)> {
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().history().redo(key, self.caller.requester(), expected_revision).await?;
-        Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
+        Ok((Error::answer(self.reversed_change(key, receipt.revision).await)?, receipt))
     }
 
     /// The change that an undo or a redo is about, as it was then: a repeated request gets the first answer, whatever
     /// was undone or redone since.
-    async fn reversed(self, key: SessionKey, at: Revision) -> Result<ReversedChange> {
+    async fn reversed_change(self, key: SessionKey, at: Revision) -> Result<ReversedChange> {
         let event = self.caller.store().log().at(key, at).await?;
         match event.map(|event| event.body) {
             Some(EventBody::CompactionUndone { compaction }) => {

@@ -40,6 +40,6 @@ impl Presence<'_> {
     pub async fn get(self, session: &str) -> Result<Who> {
         let key = self.caller.session_key(session).await?;
         let run = self.caller.store().runs().of_session(key).await?.run.filter(|run| run.end.is_none());
-        Ok(Who { present: self.caller.shared.presences.of(key), run })
+        Ok(Who { present: self.caller.shared.presences.present_in(key), run })
     }
 }

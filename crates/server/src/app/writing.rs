@@ -162,10 +162,10 @@ impl Messages<'_> {
         loop {
             let first = tokio::select! {
                 biased;
-                error = writing.ended() => return Err(error.into()),
+                error = writing.forced_end() => return Err(error.into()),
                 first = frames.next() => first,
             };
-            let (waiting, end) = waiting(first, frames.as_mut());
+            let (waiting, end) = waiting_frames(first, frames.as_mut());
             if let Some(written) = writing.write_all(waiting).await? {
                 return Ok(written);
             }
@@ -293,7 +293,7 @@ enum FramesEnd<E> {
 }
 
 /// The frames that have come, up to what one commit takes.
-fn waiting<E>(
+fn waiting_frames<E>(
     first: Option<std::result::Result<WriteFrame, E>>,
     mut frames: std::pin::Pin<&mut impl Stream<Item = std::result::Result<WriteFrame, E>>>,
 ) -> (Vec<WriteFrame>, FramesEnd<E>) {
@@ -336,7 +336,7 @@ impl OpenWrite {
                 WriteStep::End(end) => return self.seal(*end).await.map(Some),
             }
         }
-        refusal.map_or(Ok(None), |error| Err(self.placed(error, None)))
+        refusal.map_or(Ok(None), |error| Err(self.with_place(error, None)))
     }
 
     /// What frames write, with the refusal of the frame behind them.
@@ -345,7 +345,7 @@ impl OpenWrite {
         for frame in frames {
             let step = match frame {
                 WriteFrame::Words(words) => {
-                    let words = match self.words(words) {
+                    let words = match self.draft_text(words) {
                         Ok(words) => words,
                         Err(refusal) => return (steps, Some(refusal)),
                     };
@@ -374,7 +374,7 @@ impl OpenWrite {
     }
 
     /// Text for a draft, with what the stream has said of the draft before.
-    fn words(&mut self, words: DraftWords) -> Result<NewDraftText> {
+    fn draft_text(&mut self, words: DraftWords) -> Result<NewDraftText> {
         let DraftWords { client_id, kind, offset, delta } = words;
         if client_id.is_empty() {
             return Err(Error::field("draft_text.client_id", "is empty"));
@@ -412,8 +412,8 @@ impl OpenWrite {
 
     /// Commits text, and then sends it to subscribers.
     async fn write_words(&mut self, words: Vec<NewDraftText>) -> Result<()> {
-        self.may_write(words.len()).await.map_err(|error| self.placed(error, None))?;
-        self.caller.known(&self.session).await.map_err(|error| self.placed(error, None))?;
+        self.may_write(words.len()).await.map_err(|error| self.with_place(error, None))?;
+        self.caller.known(&self.session).await.map_err(|error| self.with_place(error, None))?;
         let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
         let (caller, key, message) = (self.caller.clone(), self.key, self.message);
         // A writer that leaves does not keep subscribers from text that is committed.
@@ -426,7 +426,7 @@ impl OpenWrite {
             Ok::<_, Error>(written)
         });
         let written = written.await.map_err(Error::internal)?;
-        let DraftsWritten { receipts, refusal } = written.map_err(|error| self.placed(error, None))?;
+        let DraftsWritten { receipts, refusal } = written.map_err(|error| self.with_place(error, None))?;
         for receipt in &receipts {
             self.found.add_hits(self.caller.store().secrets(), "draft_text.delta", &receipt.hits);
         }
@@ -436,7 +436,7 @@ impl OpenWrite {
             }
         }
         let refused = names.get(receipts.len()).map(String::as_str);
-        refusal.map_or(Ok(()), |error| Err(self.placed(error.into(), refused)))
+        refusal.map_or(Ok(()), |error| Err(self.with_place(error.into(), refused)))
     }
 
     /// Writes a part, or nothing.
@@ -448,7 +448,7 @@ impl OpenWrite {
             let known = self.caller.known(&self.session).await?;
             self.caller.messages().append_checked_parts(&known, self.message, parts).await
         };
-        let appended = appended.await.map_err(|error: Error| self.placed(error, None))?;
+        let appended = appended.await.map_err(|error: Error| self.with_place(error, None))?;
         self.note(appended);
         Ok(())
     }
@@ -461,7 +461,7 @@ impl OpenWrite {
 
     async fn seal(&mut self, end: MessageEnd) -> Result<ScreenedAnswer<WriteAnswer>> {
         if let Some(error) = cut_off(&self.caller).now_or_never() {
-            return Err(self.placed(error, None));
+            return Err(self.with_place(error, None));
         }
         let MessageEnd { finish, window, hash } = end;
         let mut caller = self.caller.clone();
@@ -473,14 +473,14 @@ impl OpenWrite {
             caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
         }
         let sealed = caller.messages().finish(&self.session, &self.message.to_string(), finish, window).await;
-        let sealed = sealed.map_err(|error| self.placed(error, None))?;
+        let sealed = sealed.map_err(|error| self.with_place(error, None))?;
         self.note(sealed);
         Ok(self.answer(true))
     }
 
     /// The answer to a stream without an end.
     fn left_open(&self) -> Result<ScreenedAnswer<WriteAnswer>> {
-        self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.placed(error, None)))
+        self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.with_place(error, None)))
     }
 
     fn answer(&self, sealed: bool) -> ScreenedAnswer<WriteAnswer> {
@@ -492,7 +492,7 @@ impl OpenWrite {
 
     /// An error with the place from which the stream goes on: the message, and the end of a draft, of the one that was
     /// written last if none is named.
-    fn placed(&self, error: Error, draft: Option<&str>) -> Error {
+    fn with_place(&self, error: Error, draft: Option<&str>) -> Error {
         let error = error.with("message_id", self.message);
         let known = match draft {
             Some(name) => self.drafts.iter().find(|known| known.client_id == name),
@@ -509,7 +509,7 @@ impl OpenWrite {
     }
 
     /// Resolves with the reason once the stream has to end although its writer has not ended it.
-    async fn ended(&mut self) -> Error {
+    async fn forced_end(&mut self) -> Error {
         let mut end_is_late = pin!(end_is_late(self.closed.clone()));
         loop {
             if self.may_have_ended {
@@ -518,13 +518,13 @@ impl OpenWrite {
                 let nothing =
                     history.append_parts(self.key, self.caller.requester(), self.message, Checked::own(Vec::new()));
                 if let Err(error) = nothing.await {
-                    return self.placed(error.into(), None);
+                    return self.with_place(error.into(), None);
                 }
                 self.may_have_ended = false;
             }
             let next = tokio::select! {
-                error = cut_off(&self.caller) => return self.placed(error, None),
-                error = &mut end_is_late => return self.placed(error, None),
+                error = cut_off(&self.caller) => return self.with_place(error, None),
+                error = &mut end_is_late => return self.with_place(error, None),
                 next = self.events.next() => next,
             };
             let events = match next {

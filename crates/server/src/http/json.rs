@@ -1,7 +1,7 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
 use super::{protocol, values};
-use crate::app::error::repeated;
+use crate::app::error::excerpt;
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
 use prost_reflect::prost::{Message, Name};
@@ -68,7 +68,7 @@ fn named(cause: &str) -> Option<(String, &'static str)> {
 }
 
 fn malformed(cause: &serde_json::Error) -> Error {
-    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {}", repeated(cause)))
+    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {}", excerpt(cause)))
 }
 
 /// The JSON text of an encoded message, on one line.

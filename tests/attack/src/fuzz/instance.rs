@@ -299,7 +299,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     app.messages().append("s1", oddities(), None, None).await?;
     once(longhand, "edit").messages().edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
     app.messages().pin("s1", "u3").await?;
-    app.compactions().start("s1", NewCompaction::of(CompactionKind::Prune)).await?;
+    app.compactions().start("s1", NewCompaction::of_kind(CompactionKind::Prune)).await?;
     wait_for_jobs(longhand).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
