@@ -30,7 +30,7 @@ pub(super) enum StreamForm {
 
 impl StreamForm {
     /// The form that a client accepts: the array, unless it names lines.
-    pub(super) fn accepted(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         if accepts(headers, LINES) { Self::Lines } else { Self::Array }
     }
 
@@ -161,9 +161,9 @@ mod tests {
             ("*/*", StreamForm::Array),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(StreamForm::accepted(&headers), form, "{accept}");
+            assert_eq!(StreamForm::from_headers(&headers), form, "{accept}");
         }
-        assert_eq!(StreamForm::accepted(&HeaderMap::new()), StreamForm::Array);
+        assert_eq!(StreamForm::from_headers(&HeaderMap::new()), StreamForm::Array);
     }
 
     #[test]

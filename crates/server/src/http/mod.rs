@@ -71,7 +71,7 @@ pub fn router(
     grpc: impl GrpcRoutes,
     admit: impl Fn(&str, &Parts) -> app::Result<()> + Send + Sync + 'static,
 ) -> Router {
-    let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
+    let routes = RouteTable::from_pool(&protocol::POOL).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
     let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));
@@ -104,7 +104,7 @@ impl<S: GrpcRoutes> Door<S> {
         if route.grpc_path.path() == lists::WATCH_SESSIONS && answers::accepts(&head.headers, sse::MEDIA_TYPE) {
             return lists::follow(self.grpc.clone(), head).await;
         }
-        let body = read(&head, body).await?;
+        let body = read_body(&head, body).await?;
         let parts = request::Parts {
             variables: &variables,
             query: head.uri.query().unwrap_or_default(),
@@ -129,7 +129,7 @@ impl<S: GrpcRoutes> Door<S> {
         let stream = call.streaming(self.grpc.clone()).await?;
         let extensions = stream.extensions().clone();
         let messages = Messages::begin(output, stream).await?;
-        let form = StreamForm::accepted(&head.headers);
+        let form = StreamForm::from_headers(&head.headers);
         let tag = views::entity_tag(&route.rpc, form, messages.first.as_ref());
         let mut response = match &tag {
             Some(tag) if views::is_held(&head.headers, tag) => {
@@ -154,7 +154,7 @@ impl<S: GrpcRoutes> Door<S> {
 }
 
 /// The bytes of a body.
-async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
+async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     let limit = limits::REQUEST_BYTES_MAX;
     let body = gather(Limited::new(body, limit)).await.map_err(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {
@@ -173,7 +173,7 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     // A body without a type is what a page of another origin can send without asking.
     if !body.is_empty() && !media_type.eq_ignore_ascii_case(answers::JSON) {
         let error = Error::new(Reason::RequestMalformed, "a body's Content-Type is application/json");
-        return Err(Failure::from(error).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        return Err(Failure::from(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     Ok(body)
 }

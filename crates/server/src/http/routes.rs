@@ -88,7 +88,7 @@ impl RouteTable {
     /// # Errors
     ///
     /// The first rule that is missing, cannot be used, or collides with another one. A call that takes a stream has none.
-    pub(super) fn read(pool: &DescriptorPool) -> Result<Self, Error> {
+    pub(super) fn from_pool(pool: &DescriptorPool) -> Result<Self, Error> {
         let extension = pool.get_extension_by_name("google.api.http").ok_or(Error::Undeclared)?;
         let mut routes: Vec<Route> = Vec::new();
         for rpc in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
@@ -103,10 +103,10 @@ impl RouteTable {
                 }
             }
             let rule = rule.ok_or_else(|| Error::Missing(rpc.full_name().to_owned()))?;
-            routes.push(Route::read(&rpc, rule)?);
+            routes.push(Route::from_rule(&rpc, rule)?);
             if let Some(more) = rule.get_field_by_name("additional_bindings") {
                 for rule in more.as_list().unwrap_or_default().iter().filter_map(|rule| rule.as_message()) {
-                    routes.push(Route::read(&rpc, rule)?);
+                    routes.push(Route::from_rule(&rpc, rule)?);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl RouteTable {
     ///
     /// `REQUEST_MALFORMED` for a path whose escapes are no UTF-8.
     pub(super) fn find(&self, method: &Method, path: &str) -> app::Result<RouteMatch<'_>> {
-        let path = RequestPath::read(path)?;
+        let path = RequestPath::parse(path)?;
         let mut others: Vec<&Method> = Vec::new();
         for route in &self.routes {
             let Some(variables) = route.template.variables(&path) else { continue };
@@ -149,7 +149,7 @@ impl RouteTable {
 }
 
 impl Route {
-    fn read(rpc: &MethodDescriptor, rule: &DynamicMessage) -> Result<Self, Error> {
+    fn from_rule(rpc: &MethodDescriptor, rule: &DynamicMessage) -> Result<Self, Error> {
         let name = || rpc.full_name().to_owned();
         let text = |field: &str| {
             let value = rule.get_field_by_name(field);

@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value as Json, json};
 use std::sync::LazyLock;
 
-static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::read(&POOL).expect("the rules of the protocol"));
+static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::from_pool(&POOL).expect("the rules of the protocol"));
 
 /// What a request becomes: its RPC and the JSON of its message, or the refused field.
 fn read_in(table: &RouteTable, method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
@@ -140,7 +140,7 @@ fn pool_with(rule: &str) -> DescriptorPool {
 
 #[test]
 fn a_body_can_be_one_field_and_a_variable_a_field_of_a_field() {
-    let table = RouteTable::read(&pool_with(r#"put: "/things/{thing.name}" body: "thing""#)).expect("a rule");
+    let table = RouteTable::from_pool(&pool_with(r#"put: "/things/{thing.name}" body: "thing""#)).expect("a rule");
     let (_, message) = read_in(&table, "PUT", "/things/a?view=full", r#"{"tags": ["x"]}"#).expect("a request");
     assert_eq!(message, json!({"thing": {"name": "a", "tags": ["x"]}, "view": "full"}));
     for (uri, body) in [("/things/a?thing.tags=x", ""), ("/things/a", r#"{"name": "b"}"#), ("/things/a?sizes=1", "")] {
@@ -150,7 +150,7 @@ fn a_body_can_be_one_field_and_a_variable_a_field_of_a_field() {
 
 #[test]
 fn rules_that_cannot_be_served_are_found_at_the_start() {
-    let refused = |rule: &str| RouteTable::read(&pool_with(rule)).expect_err(rule).to_string();
+    let refused = |rule: &str| RouteTable::from_pool(&pool_with(rule)).expect_err(rule).to_string();
     assert!(refused("").contains("no HTTP rule"));
     assert!(refused(r#"get: "things""#).contains("template"));
     assert!(refused(r#"get: "/things/{name}""#).contains("\"name\""));
@@ -160,7 +160,7 @@ fn rules_that_cannot_be_served_are_found_at_the_start() {
     let twice = r#"get: "/things/{view}" additional_bindings { get: "/things/all" }"#;
     assert!(refused(twice).contains("same path"));
     let bound_twice = r#"get: "/things/{view}" additional_bindings { get: "/all/things" }"#;
-    assert_eq!(RouteTable::read(&pool_with(bound_twice)).expect("two rules").routes().len(), 2);
+    assert_eq!(RouteTable::from_pool(&pool_with(bound_twice)).expect("two rules").routes().len(), 2);
 }
 
 /// A random message, as deep as a request can be.

@@ -91,7 +91,7 @@ pub(super) async fn read<S: GrpcRoutes>(
         CallFailure::Status(status) if is_lost(&status) => {
             let is_invalid = status.code() == tonic::Code::InvalidArgument;
             let failure = Failure::from(status);
-            if is_invalid { failure } else { failure.at(StatusCode::GONE) }
+            if is_invalid { failure } else { failure.with_status(StatusCode::GONE) }
         }
         failed => failed.into(),
     })

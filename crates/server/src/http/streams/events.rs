@@ -96,7 +96,7 @@ fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Sen
             match next {
                 Ok(texts) => waiting.extend(texts),
                 Err(failure) => {
-                    waiting.push_back(ended(&failure));
+                    waiting.push_back(end_event(&failure));
                     subscription = None;
                 }
             }
@@ -105,7 +105,7 @@ fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Sen
 }
 
 /// The event that says why a stream ends. A client resumes with the last id.
-pub(super) fn ended(failure: &Failure) -> Bytes {
+pub(super) fn end_event(failure: &Failure) -> Bytes {
     sse::event("failure", None, &failure.body.to_string())
 }
 

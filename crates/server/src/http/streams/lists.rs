@@ -1,6 +1,6 @@
 //! A list of sessions for browsers: its frames as Server-Sent Events, whose ids are cursors.
 
-use super::events::{ended, heartbeat, is_lost, resync};
+use super::events::{end_event, heartbeat, is_lost, resync};
 use super::query::Query;
 use super::sse;
 use crate::app::{self, Error};
@@ -25,7 +25,7 @@ pub(in crate::http) const WATCH_SESSIONS: &str = "/longhand.v1.SessionService/Wa
 ///
 /// Those of `WatchSessions`, but for a cursor that cannot be served: that is one event, `resync`.
 pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Result<Response, Failure> {
-    let query = Query::read(&head, "longhand.v1.WatchSessionsRequest")?;
+    let query = Query::from_head(&head, "longhand.v1.WatchSessionsRequest")?;
     if query.is_durable() {
         return Err(Error::field("offset", "is no parameter of a list that is followed").into());
     }
@@ -48,7 +48,7 @@ pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Resu
         match next(&mut frames).await {
             Ok(Some(text)) => Some((text, Some(frames))),
             Ok(None) => None,
-            Err(failure) => Some((ended(&failure), None)),
+            Err(failure) => Some((end_event(&failure), None)),
         }
     })))
 }

@@ -1,6 +1,6 @@
 //! A session's view as it changes: whole at first, then what is behind the messages that stay.
 
-use super::events::{ended, heartbeat, is_lost, resync};
+use super::events::{end_event, heartbeat, is_lost, resync};
 use super::query::Query;
 use super::sse;
 use super::subscription::Subscription;
@@ -110,7 +110,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
             match step {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => {}
-                Err(failure) => return Some(ended(&failure)),
+                Err(failure) => return Some(end_event(&failure)),
             }
         }
     }
