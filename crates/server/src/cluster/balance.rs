@@ -121,7 +121,7 @@ pub fn next(survey: &Survey, mine: AskingDaemon<'_>, waits: AwaitedDaemons) -> O
 
 /// The shards on another server that nobody has and this daemon had last: it takes them again at once, but for those that it
 /// could not open, and are not due.
-pub fn returning(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<String> {
+pub fn returning_shards(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<String> {
     let is_own = |shard: &&ShardEntry| {
         shard.is_moved
             && shard.owner.is_none()
@@ -186,7 +186,10 @@ mod tests {
             let mine = AskingDaemon { id: me, shards: &BTreeSet::new(), due: &BTreeSet::new() };
             assert_eq!(next(&survey, mine, waits), expected, "{last:?}, {me}, {waits:?}");
             let own = last.iter().zip(["s1", "s2"]).filter(|(last, _)| **last == Some(me));
-            assert_eq!(returning(&survey, me, &BTreeSet::new()), own.map(|(_, shard)| shard).collect::<Vec<_>>());
+            assert_eq!(
+                returning_shards(&survey, me, &BTreeSet::new()),
+                own.map(|(_, shard)| shard).collect::<Vec<_>>()
+            );
         }
     }
 

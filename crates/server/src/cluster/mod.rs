@@ -14,7 +14,7 @@ mod passed_on;
 mod reply;
 mod route;
 
-pub use balance::{AskingDaemon, AwaitedDaemons, BalanceStep, next, returning};
+pub use balance::{AskingDaemon, AwaitedDaemons, BalanceStep, next, returning_shards};
 pub use forward::Tls;
 
 use crate::app::access::Access;
@@ -206,11 +206,11 @@ impl Cluster {
                     ForwardOutcome::Nothing
                 }
                 ShardLocation::There(address) => {
-                    let call = self.passing(shard, head, opened);
+                    let call = self.call_passed_on(shard, head, opened);
                     match call {
                         Ok(call) => tokio::select! {
                             sent = self.channels.send(&address, call) => sent,
-                            () = self.ending() => ForwardOutcome::Lost("this daemon is stopping".to_owned()),
+                            () = self.wait_for_stop() => ForwardOutcome::Lost("this daemon is stopping".to_owned()),
                         },
                         Err(error) => return Status::from(error).into_http(),
                     }
@@ -251,7 +251,7 @@ impl Cluster {
     }
 
     /// Resolves when the daemon stops and waits for others no more.
-    async fn ending(&self) {
+    async fn wait_for_stop(&self) {
         self.stopping.cancelled().await;
         tokio::time::sleep(Duration::from_millis(limits::STOP_OTHERS_MS)).await;
     }
@@ -265,7 +265,7 @@ impl Cluster {
     }
 
     /// The call to another daemon.
-    fn passing(&self, shard: &str, head: &Head, opened: &mut OpenedRequest) -> app::Result<Request<Body>> {
+    fn call_passed_on(&self, shard: &str, head: &Head, opened: &mut OpenedRequest) -> app::Result<Request<Body>> {
         let mut request = Request::from_parts(head.parts.clone(), opened.body());
         let access = grpc::access(&head.parts.extensions)?;
         let headers = request.headers_mut();

@@ -53,7 +53,7 @@ enum NamedObject {
 }
 
 impl NamedObject {
-    fn of(method: &str) -> Self {
+    fn from_method(method: &str) -> Self {
         match method {
             WRITE_MESSAGE => Self::Target,
             "SessionService/CreateSession" => Self::NewSession,
@@ -90,7 +90,7 @@ impl Cluster {
         let method = call.method();
         if follows_all_shards(&method, &call) {
             let (known, mut survey) = (self.shards().len(), self.survey.subscribe());
-            let answer = self.routed(&method, call).await?;
+            let answer = self.route_to_shard(&method, call).await?;
             let added = async move {
                 if survey.wait_for(|survey| survey.shards.len() > known).await.is_err() {
                     std::future::pending().await
@@ -98,16 +98,16 @@ impl Cluster {
             };
             return Ok(answer.map(|body| Body::new(WatchedBody::of_all_shards(body, added))));
         }
-        self.routed(&method, call).await
+        self.route_to_shard(&method, call).await
     }
 
-    async fn routed(self: Arc<Self>, method: &str, call: Call) -> Result<Response<Body>, Status> {
+    async fn route_to_shard(self: Arc<Self>, method: &str, call: Call) -> Result<Response<Body>, Status> {
         // One shard has everything.
         if self.shards().len() < 2 && !merge::names_shards(method) {
             let home = self.home();
-            return self.at(&home, call).await;
+            return self.at_shard(&home, call).await;
         }
-        match NamedObject::of(method) {
+        match NamedObject::from_method(method) {
             NamedObject::Target => {
                 let request: pb::WriteMessageRequest = call.opened.as_message();
                 let session = match request.frame {
@@ -119,18 +119,18 @@ impl Cluster {
             NamedObject::NewSession => {
                 let request: pb::CreateSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_new(&call.tenant, &request).await?;
-                self.at(&shard, call).await
+                self.at_shard(&shard, call).await
             }
             NamedObject::Archive => {
                 let request: pb::ImportSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_archive(&request.data).await?;
-                self.at(&shard, call).await
+                self.at_shard(&shard, call).await
             }
             NamedObject::Compaction => self.at_compaction(call).await,
             NamedObject::Several => merge::answer(self, method, call).await,
             NamedObject::Nothing => {
                 let home = self.home();
-                self.at(&home, call).await
+                self.at_shard(&home, call).await
             }
             NamedObject::Session => {
                 let FirstField { id } = call.opened.as_message();
@@ -144,7 +144,7 @@ impl Cluster {
         postgres::shard_name(1)
     }
 
-    pub(super) async fn at(&self, shard: &str, mut call: Call) -> Result<Response<Body>, Status> {
+    pub(super) async fn at_shard(&self, shard: &str, mut call: Call) -> Result<Response<Body>, Status> {
         Ok(self.answer_at(shard, &call.head, &mut call.opened).await)
     }
 
@@ -154,7 +154,7 @@ impl Cluster {
         if let Some(named) = call.head.parts.extensions.get::<NamedSessions>() {
             named.add(id);
         }
-        self.at(&shard, call).await
+        self.at_shard(&shard, call).await
     }
 
     /// The shard with a session, by any of its ids. One that is nowhere is missed by the first shard.
@@ -162,10 +162,10 @@ impl Cluster {
         if self.shards().len() < 2 {
             return Ok(self.home());
         }
-        Ok(self.find(tenant, id).await?.unwrap_or_else(|| self.home()))
+        Ok(self.find_shard(tenant, id).await?.unwrap_or_else(|| self.home()))
     }
 
-    async fn find(&self, tenant: &str, id: &str) -> Result<Option<String>, Error> {
+    async fn find_shard(&self, tenant: &str, id: &str) -> Result<Option<String>, Error> {
         if let Ok(SessionId(session)) = id.parse::<SessionId>() {
             if let Some(shard) = self.sessions.get(&session) {
                 return Ok(Some(shard.to_string()));
@@ -187,29 +187,29 @@ impl Cluster {
         if let Some(parent) = &request.parent_session_id {
             return self.shard_of(tenant, parent).await;
         }
-        let Some(client_id) = &request.client_id else { return Ok(self.any(&rand::random::<[u8; 16]>())) };
+        let Some(client_id) = &request.client_id else { return Ok(self.any_shard(&rand::random::<[u8; 16]>())) };
         if let Some(shard) = self.registry.shard_of_client_id(tenant, client_id).await.map_err(Error::from)? {
             return Ok(shard);
         }
         let mut key = tenant.as_bytes().to_vec();
         key.push(0);
         key.extend_from_slice(client_id.as_bytes());
-        Ok(self.any(&key))
+        Ok(self.any_shard(&key))
     }
 
     /// The shard for an archive: that with any of its sessions, which hang together.
     async fn shard_for_archive(&self, data: &[u8]) -> Result<String, Status> {
         let sessions = sessions_in(data);
         for session in &sessions {
-            if let Some(shard) = self.find("", session).await? {
+            if let Some(shard) = self.find_shard("", session).await? {
                 return Ok(shard);
             }
         }
-        Ok(sessions.first().map_or_else(|| self.home(), |first| self.any(first.as_bytes())))
+        Ok(sessions.first().map_or_else(|| self.home(), |first| self.any_shard(first.as_bytes())))
     }
 
     /// One of the shards, evenly, and the same for equal bytes.
-    fn any(&self, key: &[u8]) -> String {
+    fn any_shard(&self, key: &[u8]) -> String {
         let shards = self.shards();
         let digest = blake3::hash(key);
         let number = digest.as_bytes().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -267,7 +267,7 @@ mod tests {
         for service in pool.services().filter(|service| service.parent_file().package_name() == "longhand.v1") {
             for method in service.methods() {
                 let name = format!("{}/{}", service.name(), method.name());
-                let first = match NamedObject::of(&name) {
+                let first = match NamedObject::from_method(&name) {
                     NamedObject::Session => "session_id",
                     NamedObject::Compaction => "compaction_id",
                     _ => continue,

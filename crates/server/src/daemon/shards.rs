@@ -174,7 +174,7 @@ impl Shards {
     async fn step(&mut self, survey: &Survey) {
         self.hand_back(survey).await;
         let due = self.failures.due(self.lease / BEATS_A_LEASE);
-        for shard in cluster::returning(survey, &self.cluster.me().id, &due) {
+        for shard in cluster::returning_shards(survey, &self.cluster.me().id, &due) {
             if !self.hosted.contains_key(&shard) && !self.busy.contains(&shard) {
                 self.take(shard, survey.shards.len());
             }

@@ -32,7 +32,7 @@ impl ContextService for Contexts {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let context = caller.views().get(&session, read_request(request)?).await?;
-        let delivery = Delivery::holding(context.held.clone());
+        let delivery = Delivery::with_reservation(context.held.clone());
         let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);
         Ok(response)

@@ -35,7 +35,7 @@ fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
         loop {
             if let Some(frame) = waiting.pop_front() {
                 if let Some(cursor) = cursor_behind(&frame) {
-                    delivery.produced(Some(cursor).filter(|cursor| !cursor.is_empty()));
+                    delivery.record_produced(Some(cursor).filter(|cursor| !cursor.is_empty()));
                 }
                 return Some((Ok(frame), Some((feed, delivery, waiting))));
             }

@@ -32,7 +32,7 @@ fn frames(watch: RunWatch, delivery: Delivery) -> Frames {
     stream::unfold((watch, delivery), async |(mut watch, delivery)| {
         let frame = watch.next().await?;
         if let Ok(frame) = &frame {
-            delivery.produced(Some(&frame.cursor));
+            delivery.record_produced(Some(&frame.cursor));
         }
         Some((frame.map(run_frame).map_err(Status::from), (watch, delivery)))
     })

@@ -36,7 +36,7 @@ fn frames(watch: SessionWatch, delivery: Delivery) -> Frames {
     stream::unfold((watch, delivery), async |(mut watch, delivery)| {
         let frame = watch.next().await?.map(list_frame);
         if let Ok(frame) = &frame {
-            delivery.produced(Some(&frame.cursor).filter(|cursor| !cursor.is_empty()).map(String::as_str));
+            delivery.record_produced(Some(&frame.cursor).filter(|cursor| !cursor.is_empty()).map(String::as_str));
         }
         Some((frame.map_err(Status::from), (watch, delivery)))
     })

@@ -84,13 +84,13 @@ impl Buf for Piece {
 
     fn advance(&mut self, bytes: usize) {
         self.data.advance(bytes);
-        self.answer.written(bytes);
+        self.answer.record_written(bytes);
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.answer.dropped(self.data.len());
+        self.answer.record_dropped(self.data.len());
     }
 }
 
@@ -100,20 +100,20 @@ impl Answer {
     }
 
     /// Records that the client took bytes.
-    fn written(&self, bytes: usize) {
+    fn record_written(&self, bytes: usize) {
         let now = self.connection.now_ms();
-        self.unwritten.written(bytes, now);
-        self.connection.unwritten().written(bytes, now);
+        self.unwritten.record_written(bytes, now);
+        self.connection.unwritten().record_written(bytes, now);
         self.held.touch();
         self.held.shrink(bytes);
-        self.delivery.taken(bytes);
+        self.delivery.record_taken(bytes);
     }
 
     /// Records that bytes are gone without being taken.
-    fn dropped(&self, bytes: usize) {
+    fn record_dropped(&self, bytes: usize) {
         if bytes > 0 {
-            self.unwritten.dropped(bytes);
-            self.connection.unwritten().dropped(bytes);
+            self.unwritten.record_dropped(bytes);
+            self.connection.unwritten().record_dropped(bytes);
             self.held.shrink(bytes);
         }
     }

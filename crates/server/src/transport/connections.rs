@@ -134,13 +134,13 @@ impl UnwrittenBytes {
     }
 
     /// Records that bytes were written at a time.
-    pub(super) fn written(&self, bytes: usize, now_ms: u64) {
+    pub(super) fn record_written(&self, bytes: usize, now_ms: u64) {
         self.moved_ms.store(now_ms, Ordering::Relaxed);
-        self.dropped(bytes);
+        self.record_dropped(bytes);
     }
 
     /// Records that bytes will not be written.
-    pub(super) fn dropped(&self, bytes: usize) {
+    pub(super) fn record_dropped(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -168,7 +168,7 @@ impl OpenConnections {
 }
 
 /// The connections that did not make way.
-fn staying(connections: &HashMap<u64, ConnectionEntry>) -> impl Iterator<Item = &ConnectionEntry> {
+fn staying_connections(connections: &HashMap<u64, ConnectionEntry>) -> impl Iterator<Item = &ConnectionEntry> {
     connections.values().filter(|entry| !entry.close.is_cancelled())
 }
 
@@ -199,7 +199,7 @@ fn evict_stranger(connections: &HashMap<u64, ConnectionEntry>, network: Option<I
 /// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
 /// other; false if there is none.
 fn close_idle(connections: &HashMap<u64, ConnectionEntry>, holders: &[Holder]) -> bool {
-    let of_holders = staying(connections).filter(|entry| holders.contains(&entry.holder));
+    let of_holders = staying_connections(connections).filter(|entry| holders.contains(&entry.holder));
     let idle =
         of_holders.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry)).filter(|(since, _)| *since > 0);
     let Some((_, entry)) = idle.min_by_key(|(since, entry)| (entry.holder == Holder::Owner, *since)) else {
@@ -217,8 +217,9 @@ fn make_room(
     traffic: &Traffic,
 ) -> bool {
     let evict = |network| evict_stranger(connections, network, traffic);
-    let count =
-        |is_counted: &dyn Fn(Holder) -> bool| staying(connections).filter(|entry| is_counted(entry.holder)).count();
+    let count = |is_counted: &dyn Fn(Holder) -> bool| {
+        staying_connections(connections).filter(|entry| is_counted(entry.holder)).count()
+    };
     if holder.is_stranger() {
         let most = most - reserved;
         if let Holder::Stranger(network) = holder
@@ -280,7 +281,7 @@ impl Connections {
     }
 
     /// All open connections.
-    pub(super) fn all(&self) -> Vec<Arc<Connection>> {
+    pub(super) fn open_connections(&self) -> Vec<Arc<Connection>> {
         locked(&self.open.connections).values().filter_map(|entry| entry.connection.upgrade()).collect()
     }
 }
@@ -292,7 +293,7 @@ impl Connection {
     }
 
     /// Records received bytes. False if they are one piece too many of a stranger's request.
-    pub(super) fn received(&self, bytes: usize) -> bool {
+    pub(super) fn record_received(&self, bytes: usize) -> bool {
         let now = self.now_ms();
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.received_ms.store(now, Ordering::Relaxed);
@@ -578,14 +579,14 @@ mod tests {
         let test = Test::new(8);
         let stranger = test.open(at(1)).expect("a place");
         let most = limits::STRANGER_PIECES_MAX;
-        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1));
+        assert!((0..most).all(|_| stranger.record_received(1)) && !stranger.record_received(1));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(stranger.received(1), "now and then");
-        assert!(!stranger.received(1));
+        assert!(stranger.record_received(1), "now and then");
+        assert!(!stranger.record_received(1));
         drop(stranger.begin());
-        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1), "for each request");
+        assert!((0..most).all(|_| stranger.record_received(1)) && !stranger.record_received(1), "for each request");
         stranger.prove();
-        assert!((0..2 * most).all(|_| stranger.received(1)));
+        assert!((0..2 * most).all(|_| stranger.record_received(1)));
         assert_eq!(stranger.silent_for(), Duration::ZERO);
     }
 }

@@ -119,7 +119,7 @@ impl FrameBody {
     }
 
     /// The memory reserved for the request, until it is answered.
-    pub(super) fn held(&self) -> Arc<Reservation> {
+    pub(super) fn reservation(&self) -> Arc<Reservation> {
         self.held.clone()
     }
 

@@ -123,7 +123,7 @@ pub(super) async fn admit(
     if class == RequestClass::Strangers {
         let held = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
         let deadline = Deadline::after(limits::STRANGER_REQUEST_MS_MAX);
-        let size = Size::of(class, limits::STRANGER_REQUEST_BYTES_MAX);
+        let size = Size::new(class, limits::STRANGER_REQUEST_BYTES_MAX);
         return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, Some(deadline), closing));
     }
     let deadline = Deadline::after(limits::REQUEST_MS_MAX);
@@ -134,7 +134,7 @@ pub(super) async fn admit(
         None => {
             first = tokio::select! {
                 biased;
-                first = prefix(&mut stream, &held) => first,
+                first = read_prefix(&mut stream, &held) => first,
                 error = broken(memory(held.clone()), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
@@ -150,7 +150,7 @@ pub(super) async fn admit(
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(MessageBody::new(first, stream, memory(held), Size::of(class, sent), Some(deadline), closing))
+    Ok(MessageBody::new(first, stream, memory(held), Size::new(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
@@ -187,14 +187,14 @@ fn announced_length(head: &Parts, stream: &RequestBytes) -> Option<usize> {
 
 impl Size {
     /// The size of a request of this many bytes.
-    fn of(class: RequestClass, bytes: usize) -> Self {
+    fn new(class: RequestClass, bytes: usize) -> Self {
         let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
         Self { left: Some(bytes), step: (bytes / steps).max(1), is_short: class == RequestClass::Short }
     }
 }
 
 /// The first bytes of a request, including its length; fewer if the request is shorter.
-async fn prefix(stream: &mut RequestBytes, held: &Reservation) -> Bytes {
+async fn read_prefix(stream: &mut RequestBytes, held: &Reservation) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // The next reader of the stream gets the same error.

@@ -88,7 +88,7 @@ impl Server {
                 () = self.closing.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let open = self.connections.all();
+            let open = self.connections.open_connections();
             if open.is_empty() && self.options.stopping.is_cancelled() {
                 return;
             }

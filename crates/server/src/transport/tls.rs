@@ -66,12 +66,12 @@ impl TlsFiles {
     }
 
     /// The files if they are other than they were, with their states.
-    fn changed(&self, known: &[Stamp]) -> Option<(Vec<Stamp>, Result<ServerConfig, TlsError>)> {
+    fn reread_changed(&self, known: &[Stamp]) -> Option<(Vec<Stamp>, Result<ServerConfig, TlsError>)> {
         let now = self.stamps();
-        (now != known).then(|| (now, self.read()))
+        (now != known).then(|| (now, self.read_config()))
     }
 
-    fn read(&self) -> Result<ServerConfig, TlsError> {
+    fn read_config(&self) -> Result<ServerConfig, TlsError> {
         let failed = |path: &Path, why: String| TlsError { path: path.to_owned(), why };
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, TlsError> {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(path)?).collect();
@@ -111,7 +111,7 @@ impl Tls {
     ///
     /// For a file that cannot be read, or a key that is not the certificate's.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        let config = Arc::new(RwLock::new(Arc::new(files.read()?)));
+        let config = Arc::new(RwLock::new(Arc::new(files.read_config()?)));
         Ok(Self { files: Arc::new(files), config })
     }
 
@@ -132,7 +132,7 @@ impl Tls {
             }
             // A file system may take its time, and answers go on meanwhile.
             let (files, before) = (self.files.clone(), known.clone());
-            let reading = tokio::task::spawn_blocking(move || files.changed(&before));
+            let reading = tokio::task::spawn_blocking(move || files.reread_changed(&before));
             let read = tokio::select! {
                 () = stopping.cancelled() => return,
                 read = reading => read,
@@ -169,7 +169,7 @@ mod tests {
         {
             let files = TlsFiles { certificate: path.clone(), key: long.clone(), client_authorities: None };
             let (reads, read) = std::sync::mpsc::channel();
-            std::thread::spawn(move || reads.send(files.read().map(drop)));
+            std::thread::spawn(move || reads.send(files.read_config().map(drop)));
             let error = read.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody").expect_err("refused");
             assert!(error.to_string().contains(expected), "{error}");
         }

@@ -19,13 +19,13 @@ pub(super) async fn info(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
         let request = pb::GetServerInfoRequest::default();
         Ok::<_, Status>(client!(AdminServiceClient<Shard>, shard).get_server_info(request).await?.into_inner())
     };
-    let infos = try_join_all(Shard::all(&cluster, &call).into_iter().map(ask)).await?;
-    let total = infos.into_iter().reduce(with).unwrap_or_default();
-    Ok(reply::one(total))
+    let infos = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(ask)).await?;
+    let total = infos.into_iter().reduce(add_state).unwrap_or_default();
+    Ok(reply::unary(total))
 }
 
 /// The state of two shards. What cannot be added is that of the first one, or the worse.
-fn with(mut total: pb::GetServerInfoResponse, other: pb::GetServerInfoResponse) -> pb::GetServerInfoResponse {
+fn add_state(mut total: pb::GetServerInfoResponse, other: pb::GetServerInfoResponse) -> pb::GetServerInfoResponse {
     macro_rules! sum {
         ($($field:ident),*) => { $(total.$field += other.$field;)* };
     }
@@ -126,7 +126,7 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
         destination_daemon_id: shard.destination.filter(|_| shard.is_pinned),
         head_seq: shard.head_seq,
     });
-    Ok(reply::one(pb::GetClusterResponse { daemons: daemons.collect(), shards: shards.collect() }))
+    Ok(reply::unary(pb::GetClusterResponse { daemons: daemons.collect(), shards: shards.collect() }))
 }
 
 /// Has a daemon own a shard, or lets any daemon own it again.
@@ -146,7 +146,7 @@ pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response
         return Err(Error::new(Reason::DaemonNotFound, message).with("daemon_id", to).into());
     }
     cluster.registry.destine(&request.shard, to, to.is_some()).await.map_err(Error::from)?;
-    Ok(reply::one(pb::MoveShardResponse {}))
+    Ok(reply::unary(pb::MoveShardResponse {}))
 }
 
 fn require_operator(call: &Call) -> Result<(), Error> {

@@ -34,14 +34,14 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     }
     let mut positions = match request.after_cursor.is_empty() {
         true => Positions::default(),
-        false => Positions::read(&request.after_cursor)?,
+        false => Positions::parse(&request.after_cursor)?,
     };
     let ask = |shard: Shard| {
         let after_cursor = positions.0.get(&shard.name).cloned().unwrap_or_default();
         let request = pb::ListEventsRequest { after_cursor, ..request.clone() };
         async move { Ok::<_, Status>((shard.name.clone(), client!(Client, shard).list_events(request).await?.into_inner())) }
     };
-    let pages = try_join_all(Shard::all(&cluster, &call).into_iter().map(ask)).await?;
+    let pages = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(ask)).await?;
     let most = usize::try_from(limits::PAGE_SIZE_MAX).unwrap_or(usize::MAX);
     let size = match usize::try_from(request.page_size) {
         Ok(0) | Err(_) => limits::EVENTS_PAGE_DEFAULT,
@@ -60,7 +60,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
         let first = rest.iter_mut().filter(|(_, events, _)| !events.is_empty());
         let Some((shard, events, _)) = first.min_by_key(|(_, events, _)| events.front().and_then(time)) else { break };
         let Some(mut event) = events.pop_front() else { break };
-        event.cursor = positions.with(shard, event.cursor);
+        event.cursor = positions.advance(shard, event.cursor);
         bytes += prost::Message::encoded_len(&event);
         answer.events.push(event);
     }
@@ -72,7 +72,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     if !is_over {
         answer.next_cursor = positions.text();
     }
-    Ok(reply::one(answer))
+    Ok(reply::unary(answer))
 }
 
 /// Follows the events of all shards, or of the sessions of several.
@@ -91,10 +91,10 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         return cluster.at_session(&id.clone(), call).await;
     }
     let positions = match &request.start {
-        Some(Start::AfterCursor(cursor)) => Some(Positions::read(cursor)?),
+        Some(Start::AfterCursor(cursor)) => Some(Positions::parse(cursor)?),
         _ => None,
     };
-    let shards: Vec<Shard> = Shard::all(&cluster, &call)
+    let shards: Vec<Shard> = Shard::all_of(&cluster, &call)
         .into_iter()
         .filter(|shard| sessions.is_empty() || sessions.contains_key(&shard.name))
         .collect();
@@ -146,7 +146,7 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         let cursor = merged.snapshots.is_empty().then(|| merged.positions.text());
         Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, merged)))
     });
-    Ok(reply::many(stream::iter([Ok(ready)]).chain(frames)))
+    Ok(reply::stream(stream::iter([Ok(ready)]).chain(frames)))
 }
 
 impl Resumable for pb::SubscribeEventsRequest {
@@ -246,14 +246,14 @@ impl MergedEvents {
         let frame = match frame.frame? {
             Frame::Events(mut batch) => {
                 for event in &mut batch.events {
-                    event.cursor = self.positions.with(shard, std::mem::take(&mut event.cursor));
+                    event.cursor = self.positions.advance(shard, std::mem::take(&mut event.cursor));
                 }
-                batch.cursor = self.positions.with(shard, batch.cursor);
+                batch.cursor = self.positions.advance(shard, batch.cursor);
                 self.unfinished = batch.more.then(|| shard.to_owned());
                 Frame::Events(batch)
             }
             Frame::Progress(mut progress) => {
-                progress.cursor = self.positions.with(shard, progress.cursor);
+                progress.cursor = self.positions.advance(shard, progress.cursor);
                 if shard != self.first {
                     return None;
                 }

@@ -43,16 +43,16 @@ pub(super) async fn runs(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
     }
-    let shards = Shard::all(&cluster, &call);
+    let shards = Shard::all_of(&cluster, &call);
     for (shard, page_token) in from(cursor::place(&request.page_token)?, shards.clone()) {
         let request = pb::ListRunsRequest { page_token, ..request.clone() };
         let mut page = client!(RunServiceClient<Shard>, shard).list_runs(request).await?.into_inner();
         page.next_page_token = next(&shards, &shard, page.next_page_token)?;
         if !page.runs.is_empty() || page.next_page_token.is_empty() {
-            return Ok(reply::one(page));
+            return Ok(reply::unary(page));
         }
     }
-    Ok(reply::one(pb::ListRunsResponse::default()))
+    Ok(reply::unary(pb::ListRunsResponse::default()))
 }
 
 /// The heads of the chains of all shards, or what they were at points of several sessions.
@@ -62,25 +62,25 @@ pub(super) async fn heads(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         return cluster.at_session(&session, call).await;
     }
     if !request.at.is_empty() {
-        return Ok(reply::one(pb::ListHeadsResponse {
-            heads: at(&cluster, Shard::all(&cluster, &call), &call.tenant, &request).await?,
+        return Ok(reply::unary(pb::ListHeadsResponse {
+            heads: heads_at(&cluster, Shard::all_of(&cluster, &call), &call.tenant, &request).await?,
             ..Default::default()
         }));
     }
-    let shards = Shard::all(&cluster, &call);
+    let shards = Shard::all_of(&cluster, &call);
     for (shard, page_token) in from(cursor::place(&request.page_token)?, shards.clone()) {
         let request = pb::ListHeadsRequest { page_token, ..request.clone() };
         let mut page = client!(AdminServiceClient<Shard>, shard).list_heads(request).await?.into_inner();
         page.next_page_token = next(&shards, &shard, page.next_page_token)?;
         if !page.heads.is_empty() || page.next_page_token.is_empty() {
-            return Ok(reply::one(page));
+            return Ok(reply::unary(page));
         }
     }
-    Ok(reply::one(pb::ListHeadsResponse::default()))
+    Ok(reply::unary(pb::ListHeadsResponse::default()))
 }
 
 /// The hashes at points of sessions, in the order of the request.
-async fn at(
+async fn heads_at(
     cluster: &Cluster,
     shards: Vec<Shard>,
     tenant: &str,

@@ -41,7 +41,7 @@ where
         let total = std::mem::take(&mut *total.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         Ok(end(total))
     });
-    reply::many(reports.chain(last))
+    reply::stream(reports.chain(last))
 }
 
 /// Checks the chains of one session, or of all.
@@ -62,7 +62,7 @@ pub(super) async fn check(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         _ => Some(message),
     };
     let end = |total| pb::CheckIntegrityResponse { item: Some(Checked::End(total)) };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 /// Scrubs one shard after the other.
@@ -79,7 +79,7 @@ pub(super) async fn scrub(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         _ => Some(message),
     };
     let end = |total| pb::StartScrubResponse { item: Some(Scrubbed::End(total)) };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 fn add(total: &mut pb::IntegrityEnd, end: &pb::IntegrityEnd) {
@@ -109,7 +109,7 @@ pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         _ => Some(message),
     };
     let end = |(summary, durability)| pb::ApplyRetentionResponse { item: Some(Retained::Summary(summary)), durability };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 /// Copies one shard into a file, which its owner writes: for those who have the rights of that daemon's user.
@@ -126,5 +126,5 @@ pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response
         let message = format!("another daemon owns the shard {shard}: ask for its backup on the socket of that one");
         return Err(Error::new(Reason::SocketRequired, message).with("shard", &shard).into());
     }
-    cluster.at(&shard, call).await
+    cluster.at_shard(&shard, call).await
 }

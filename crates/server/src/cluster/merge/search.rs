@@ -31,7 +31,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         let message = "events of several shards have no common numbers: it goes with session_id or tree_session_id";
         return Err(Error::field("min_seq", message).into());
     }
-    let shards = Shard::all(&cluster, &call);
+    let shards = Shard::all_of(&cluster, &call);
     let place: Option<SearchPlace> = cursor::place(&request.page_token)?;
     let counting =
         pb::SearchHistoryRequest { exclude_hits: true, statistics: None, page_token: String::new(), ..request.clone() };
@@ -54,7 +54,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         if place.is_none() {
             answer.next_page_token = cursor::token(&begin)?;
         }
-        return Ok(reply::one(answer));
+        return Ok(reply::unary(answer));
     }
     let mut place = place.unwrap_or(begin);
     let size = match i64::from(request.page_size) {
@@ -103,7 +103,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     if !place.is_empty() {
         answer.next_page_token = cursor::token(&place)?;
     }
-    Ok(reply::one(answer))
+    Ok(reply::unary(answer))
 }
 
 /// A shard's page, of which hits are taken.

@@ -46,7 +46,7 @@ struct ShardSessions {
 
 impl ShardSessions {
     /// Reads on until there is something, the end, or an empty page that says that the list goes on.
-    async fn read(&mut self, request: &pb::ListSessionsRequest) -> Result<(), Status> {
+    async fn read_on(&mut self, request: &pb::ListSessionsRequest) -> Result<(), Status> {
         if !self.ahead.is_empty() || self.is_over {
             return Ok(());
         }
@@ -87,7 +87,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
         let token = at.unwrap_or_default();
         ShardSessions { shard, token: token.clone(), ahead: VecDeque::new(), next: token, is_over }
     };
-    let mut lists: Vec<ShardSessions> = Shard::all(&cluster, &call).into_iter().map(start).collect();
+    let mut lists: Vec<ShardSessions> = Shard::all_of(&cluster, &call).into_iter().map(start).collect();
     let size = match usize::try_from(request.page_size) {
         Ok(0) => usize::try_from(limits::PAGE_SIZE_DEFAULT).unwrap_or(usize::MAX),
         Ok(size) => size.min(usize::try_from(limits::PAGE_SIZE_MAX).unwrap_or(usize::MAX)),
@@ -98,7 +98,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     let mut page = pb::ListSessionsResponse::default();
     let mut bytes = 0;
     loop {
-        try_join_all(lists.iter_mut().map(|listed| listed.read(&request))).await?;
+        try_join_all(lists.iter_mut().map(|listed| listed.read_on(&request))).await?;
         let is_known = lists.iter().all(|listed| !listed.ahead.is_empty() || listed.is_over);
         let heads = lists.iter().enumerate().filter_map(|(index, listed)| Some((index, listed.ahead.front()?)));
         let first = heads.min_by(|(_, left), (_, right)| order(&left.0, &right.0, by)).map(|(index, _)| index);
@@ -120,7 +120,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     if lists.iter().any(|listed| !listed.is_over || !listed.ahead.is_empty()) {
         page.next_page_token = token(&lists)?;
     }
-    Ok(reply::one(page))
+    Ok(reply::unary(page))
 }
 
 /// The token behind what was given out of all lists.
@@ -138,7 +138,7 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
     }
     let after = match request.after_cursor.is_empty() {
         true => Positions::default(),
-        false => Positions::read(&request.after_cursor)?,
+        false => Positions::parse(&request.after_cursor)?,
     };
     let open = |shard: Shard| {
         let after_cursor = after.0.get(&shard.name).cloned().unwrap_or_default();
@@ -149,13 +149,13 @@ pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<
             Ok::<_, Status>(following)
         }
     };
-    let lists = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
+    let lists = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(open)).await?;
     let first = lists.first().map(|list| list.shard.name.clone()).unwrap_or_default();
     // Those that are not resumed begin with a snapshot.
     let (live, snapshots): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.cursor.is_some());
     let live = select_all(live.into_iter().map(FollowedShard::frames));
     let watching = MergedWatch { snapshots: snapshots.into(), first, positions: after, live };
-    Ok(reply::many(stream::try_unfold(watching, |mut watching| async move {
+    Ok(reply::stream(stream::try_unfold(watching, |mut watching| async move {
         let next = watching.next().await;
         let cursor = watching.snapshots.is_empty().then(|| watching.positions.text());
         Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, watching)))
@@ -205,7 +205,7 @@ impl MergedWatch {
         }
         while let Some((shard, frame)) = self.live.next().await {
             let mut frame = frame?;
-            frame.cursor = self.positions.with(&shard, frame.cursor);
+            frame.cursor = self.positions.advance(&shard, frame.cursor);
             if !matches!(frame.frame, Some(Frame::Progress(_))) || shard == self.first {
                 return Ok(Some(frame));
             }

@@ -28,7 +28,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// All shards, in the order of their numbers.
-    pub(super) fn all(cluster: &Arc<Cluster>, call: &Call) -> Vec<Self> {
+    pub(super) fn all_of(cluster: &Arc<Cluster>, call: &Call) -> Vec<Self> {
         let head = Arc::new(call.head.clone());
         let shard = |name| Self { cluster: Arc::clone(cluster), name, head: Arc::clone(&head) };
         cluster.shards().into_iter().map(shard).collect()
