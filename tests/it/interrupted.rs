@@ -151,12 +151,12 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
     let compaction = leased.task.compaction;
     test.app.compactions().cancel(&compaction.to_string()).await.expect("cancelled");
     let withdrawn = async {
-        while tasks.leased(compaction, leased.token).is_ok() {
+        while tasks.leased_task(compaction, leased.token).is_ok() {
             tokio::task::yield_now().await;
         }
     };
     before_a_beat("the end of the task", withdrawn).await;
-    assert_eq!(tasks.leased(compaction, leased.token).err(), Some(TaskRefusal::NotFound));
+    assert_eq!(tasks.leased_task(compaction, leased.token).err(), Some(TaskRefusal::NotFound));
     ask(&test, &session, "once more").await;
     before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
 }

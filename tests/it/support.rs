@@ -170,7 +170,8 @@ impl TestApp {
         let (store, writer) = open_store(directory.path(), clock.clone()).await;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(summarizer.clone()), scheduling);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),

@@ -42,7 +42,7 @@ impl Run {
     }
 
     /// The program has ended, and closed its outputs.
-    pub(super) fn ended(mut self) {
+    pub(super) fn note_ended(mut self) {
         self.has_ended = true;
     }
 }

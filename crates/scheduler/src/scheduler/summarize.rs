@@ -77,7 +77,7 @@ impl Worker {
             }
         };
         let step = match written {
-            Ok(written) => attempt.answer(Answer::Written(assignment.written(&written, false))),
+            Ok(written) => attempt.answer(Answer::Written(assignment.written_summary(&written, false))),
             Err(answer) => attempt.answer(answer),
         };
         summarizing.assignment = Some((task.number, assignment));
@@ -101,7 +101,7 @@ impl Worker {
     ) -> Result<Assignment, Answer<'static>> {
         let (claim, planning) = (summarizing.claim, summarizing.planning);
         self.store_plan(claim, &task.plan).await?;
-        let mut assignment = Assignment::of(planning, &task.plan, &claim.request.instructions);
+        let mut assignment = Assignment::from_plan(planning, &task.plan, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, &task.plan).await?;
         if let (Some(covered), Some(previous)) = (&planning.layout.covered, &task.plan.previous) {
             let digest = digest_of(&self.store, claim.session, covered, previous).await.map_err(interrupted)?;

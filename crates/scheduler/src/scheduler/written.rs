@@ -32,7 +32,7 @@ pub struct SummaryInEffect {
 impl SummaryInEffect {
     /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
     /// on its own: its text stays as it is.
-    pub fn of(
+    pub fn new(
         input: &SummaryInput,
         output: SummaryOutput,
         (behind, seen): (&[SourceMessage], Revision),
@@ -69,7 +69,7 @@ impl Worker {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
+        SummaryInEffect::new(input, output, (&behind, seen), supplied).map_err(interrupted)
     }
 }
 

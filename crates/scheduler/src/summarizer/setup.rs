@@ -23,7 +23,7 @@ pub struct Levels {
 
 impl Levels {
     /// One summarizer for all levels.
-    pub fn all(summarizer: Arc<dyn Summarizer>) -> Self {
+    pub fn same_for_all(summarizer: Arc<dyn Summarizer>) -> Self {
         Self { auto: summarizer.clone(), deep: summarizer }
     }
 
@@ -39,7 +39,7 @@ impl Levels {
     }
 
     /// The summarizer for a level.
-    pub fn of(&self, level: Option<Level>) -> &dyn Summarizer {
+    pub fn for_level(&self, level: Option<Level>) -> &dyn Summarizer {
         match level {
             Some(Level::Deep) => self.deep.as_ref(),
             Some(Level::Auto | Level::Micro) | None => self.auto.as_ref(),

@@ -221,7 +221,7 @@ impl Tasks {
     }
 
     /// Locks the list. A poisoned lock is safe to use: the list is consistent at any time.
-    fn offered(&self) -> MutexGuard<'_, Vec<OfferedTask>> {
+    fn lock_offered(&self) -> MutexGuard<'_, Vec<OfferedTask>> {
         self.shared.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,7 +241,7 @@ impl Tasks {
             requests: sender,
             lease_changed: lease_changed.clone(),
         };
-        self.offered().push(offered);
+        self.lock_offered().push(offered);
         self.shared.changed.send_replace(());
         Offer { tasks: self.clone(), id, requests, lease_changed }
     }
@@ -279,19 +279,19 @@ impl Tasks {
 
     /// The sessions of tasks that match the filter and that nobody holds.
     fn free(&self, filter: &Filter) -> Vec<SessionId> {
-        let all = self.offered();
+        let all = self.lock_offered();
         all.iter().filter(|offered| offered.fits(filter)).map(|offered| offered.task.session).collect()
     }
 
     /// The session of the task for a compaction; none if there is no such task.
     pub fn session_of(&self, compaction: CompactionId) -> Option<SessionId> {
-        let all = self.offered();
+        let all = self.lock_offered();
         all.iter().find(|offered| offered.task.compaction == compaction).map(|offered| offered.task.session)
     }
 
     fn take(&self, filter: &Filter, visible: &[SessionId], lease: Duration) -> Option<TaskLease> {
         let fits = |offered: &&mut OfferedTask| offered.fits(filter) && visible.contains(&offered.task.session);
-        let mut all = self.offered();
+        let mut all = self.lock_offered();
         let offered = all.iter_mut().find(fits)?;
         let token = fresh_id();
         let lease = offered.set_lease(token, lease);
@@ -300,7 +300,7 @@ impl Tasks {
 
     /// Extends a lease to this duration from now; returns the granted duration.
     pub fn extend(&self, compaction: CompactionId, token: Uuid, lease: Duration) -> Result<Duration, TaskRefusal> {
-        self.held(compaction, token, |offered| offered.set_lease(token, lease))
+        self.with_leased(compaction, token, |offered| offered.set_lease(token, lease))
     }
 
     /// Changes the plan of a leased task.
@@ -334,22 +334,22 @@ impl Tasks {
     }
 
     /// The task leased under this token.
-    pub fn leased(&self, compaction: CompactionId, token: Uuid) -> Result<Arc<Task>, TaskRefusal> {
-        self.held(compaction, token, |offered| offered.task.clone())
+    pub fn leased_task(&self, compaction: CompactionId, token: Uuid) -> Result<Arc<Task>, TaskRefusal> {
+        self.with_leased(compaction, token, |offered| offered.task.clone())
     }
 
     async fn ask(&self, compaction: CompactionId, token: Uuid, request: Request) -> Result<(), TaskRefusal> {
-        let requests = self.held(compaction, token, |offered| offered.requests.clone())?;
+        let requests = self.with_leased(compaction, token, |offered| offered.requests.clone())?;
         requests.send((token, request)).await.map_err(|_| TaskRefusal::NotFound)
     }
 
-    fn held<T>(
+    fn with_leased<T>(
         &self,
         compaction: CompactionId,
         token: Uuid,
         act: impl FnOnce(&mut OfferedTask) -> T,
     ) -> Result<T, TaskRefusal> {
-        let mut all = self.offered();
+        let mut all = self.lock_offered();
         let mut refused = TaskRefusal::NotFound;
         for offered in all.iter_mut().filter(|offered| offered.task.compaction == compaction) {
             if offered.holds(token) {
@@ -401,14 +401,14 @@ impl Offer {
     /// The next request of the client that holds the task; none once no client holds it and the wait for one is over.
     pub async fn next(&mut self) -> Option<Request> {
         loop {
-            let deadline = self.with(|offered| offered.deadline())?;
+            let deadline = self.with_offered(|offered| offered.deadline())?;
             tokio::select! {
                 biased;
                 asked = self.requests.recv() => {
                     let (token, request) = asked?;
                     // A client that lost its lease while the request waited gets no answer from the worker, and
                     // therefore an error.
-                    if self.with(|offered| offered.holds(token))? {
+                    if self.with_offered(|offered| offered.holds(token))? {
                         return Some(request);
                     }
                 }
@@ -426,14 +426,14 @@ impl Offer {
     /// Replaces the task.
     pub fn renew(&self, task: Task) -> Arc<Task> {
         let task = Arc::new(task);
-        self.with(|offered| offered.task = task.clone());
+        self.with_offered(|offered| offered.task = task.clone());
         task
     }
 
     /// Offers the task again after its client released it. False if it was leased the maximum number of times.
     pub fn reopen(&self) -> bool {
         let wait = self.tasks.shared.wait;
-        let open = self.with(|offered| {
+        let open = self.with_offered(|offered| {
             let now = Instant::now();
             offered.lease = None;
             offered.leases += 1;
@@ -447,7 +447,7 @@ impl Offer {
     /// True if a lease has ended. None if no client came in time; the offer is then removed.
     fn expired(&self) -> Option<bool> {
         let now = Instant::now();
-        let mut all = self.tasks.offered();
+        let mut all = self.tasks.lock_offered();
         let at = all.iter().position(|offered| offered.id == self.id)?;
         match &all[at] {
             offered if offered.deadline() > now => Some(false),
@@ -459,15 +459,15 @@ impl Offer {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut OfferedTask) -> T) -> Option<T> {
-        let mut all = self.tasks.offered();
+    fn with_offered<T>(&self, act: impl FnOnce(&mut OfferedTask) -> T) -> Option<T> {
+        let mut all = self.tasks.lock_offered();
         all.iter_mut().find(|offered| offered.id == self.id).map(act)
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        self.tasks.offered().retain(|offered| offered.id != self.id);
+        self.tasks.lock_offered().retain(|offered| offered.id != self.id);
     }
 }
 
@@ -518,12 +518,12 @@ mod tests {
         let offer = tasks.offer(Task { attempt: 2, ..task() });
         let new = leased();
         assert_eq!((old.task.attempt, new.task.attempt), (1, 2));
-        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        assert_eq!(tasks.leased_task(compaction, new.token).map(|task| task.attempt), Ok(2));
         drop(dead);
-        assert_eq!(tasks.leased(compaction, old.token).err(), Some(TaskRefusal::LeaseLost));
-        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        assert_eq!(tasks.leased_task(compaction, old.token).err(), Some(TaskRefusal::LeaseLost));
+        assert_eq!(tasks.leased_task(compaction, new.token).map(|task| task.attempt), Ok(2));
         drop(offer);
-        assert_eq!(tasks.leased(compaction, new.token).err(), Some(TaskRefusal::NotFound));
+        assert_eq!(tasks.leased_task(compaction, new.token).err(), Some(TaskRefusal::NotFound));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<'a> Messages<'a> {
             if !self.caller.store().sessions().may_ask_models(key, self.caller.shared.clock.now()).await? {
                 return Extractive.summarize(input, request_log).await.map_err(Error::internal);
             }
-            let summarizer = self.caller.shared.scheduler.summarizers().of(None);
+            let summarizer = self.caller.shared.scheduler.summarizers().for_level(None);
             match tokio::time::timeout_at(deadline, summarizer.summarize(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),

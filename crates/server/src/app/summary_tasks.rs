@@ -231,7 +231,7 @@ impl SummaryTasks<'_> {
         }
         let (compaction, token) = self.checked_claim(hold).await?;
         let tasks = self.caller.shared.scheduler.tasks();
-        let session = tasks.leased(compaction, token)?.session.to_string();
+        let session = tasks.leased_task(compaction, token)?.session.to_string();
         let mut plan = PlanEdit::default();
         if let Some(id) = &edit.tail_start {
             plan.tail_start = Some(self.message_id(&session, id).await?);
@@ -255,7 +255,7 @@ impl SummaryTasks<'_> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
         let (compaction, token) = self.checked_claim(hold).await?;
-        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
+        let task = self.caller.shared.scheduler.tasks().leased_task(compaction, token)?;
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
 
@@ -285,7 +285,7 @@ impl SummaryTasks<'_> {
             return Err(TaskRefusal::NotFound.into());
         }
         let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(TaskRefusal::LeaseLost))?;
-        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
+        let task = self.caller.shared.scheduler.tasks().leased_task(compaction, token)?;
         self.caller.named.add(&task.session.to_string());
         match hold.base_revision {
             Some(expected) if expected != task.base => {

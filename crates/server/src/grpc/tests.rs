@@ -54,7 +54,8 @@ impl GrpcServer {
             loaded_bytes: crate::limits::LOADED_MIB_DEFAULT << 20,
             ..scheduler::Options::default()
         };
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(Arc::new(Extractive)), workers);
         let stopping = CancellationToken::new();
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),

@@ -51,7 +51,7 @@ impl Instance {
         let (store, writer) = Store::open(options, clock.clone()).await?;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let summarizers = Levels::all(Arc::new(Extractive));
+        let summarizers = Levels::same_for_all(Arc::new(Extractive));
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),

@@ -27,7 +27,7 @@ pub(super) const OPENAI_CHAT: Protocol = Protocol {
     base_url: "https://api.openai.com/v1",
     key_header: ("authorization", "Bearer "),
     request: openai_chat::request,
-    read: openai_chat::read,
+    read: openai_chat::read_event,
 };
 
 /// OpenAI's responses.
@@ -35,7 +35,7 @@ pub(super) const OPENAI_RESPONSES: Protocol = Protocol {
     base_url: "https://api.openai.com/v1",
     key_header: ("authorization", "Bearer "),
     request: openai_responses::request,
-    read: openai_responses::read,
+    read: openai_responses::read_event,
 };
 
 /// Anthropic's messages.
@@ -43,7 +43,7 @@ pub(super) const ANTHROPIC: Protocol = Protocol {
     base_url: "https://api.anthropic.com/v1",
     key_header: ("x-api-key", ""),
     request: anthropic::request,
-    read: anthropic::read,
+    read: anthropic::read_event,
 };
 
 /// Gemini's generateContent.
@@ -51,5 +51,5 @@ pub(super) const GEMINI: Protocol = Protocol {
     base_url: "https://generativelanguage.googleapis.com/v1beta",
     key_header: ("x-goog-api-key", ""),
     request: gemini::request,
-    read: gemini::read,
+    read: gemini::read_event,
 };

@@ -233,7 +233,7 @@ fn a_cost_that_nobody_reports_is_by_the_table_at_the_makers_address_alone() {
         let settings = format!("kind = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\nwindow = 200000\n{more}");
         let settings = toml::from_str(&settings).expect("settings");
         let provider = Provider::new("it", &settings, None, &Models::built_in(), Clock::default());
-        let priced = provider.expect("valid").expect("a provider").priced(usage);
+        let priced = provider.expect("valid").expect("a provider").with_cost(usage);
         (priced.cost_usd, priced.cost_is_computed)
     };
     assert_eq!(cost("", usage), (Some(3.0 + 15.0), true));
