@@ -108,7 +108,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 /// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
 fn key(message: &pb::ContextMessage) -> String {
     if message.message_id.is_empty() {
-        format!("{} {} {}", message.role, message.kind, words(message))
+        format!("{} {} {}", message.role, message.kind, message_words(message))
     } else {
         format!("{} {}", message.message_id, message.kind)
     }
@@ -129,17 +129,17 @@ fn part_words(part: &pb::ContextPart) -> &str {
     part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
 }
 
-fn words(message: &pb::ContextMessage) -> String {
+fn message_words(message: &pb::ContextMessage) -> String {
     let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
     shorten(&all, WIDTH)
 }
 
-fn shown(message: &pb::ContextMessage) -> DiffMessage {
+fn diff_message(message: &pb::ContextMessage) -> DiffMessage {
     DiffMessage {
         revision: message.revision,
         message_id: message.message_id.clone(),
         heading: heading(message),
-        words: words(message),
+        words: message_words(message),
     }
 }
 
@@ -156,9 +156,9 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
 }
 
 /// Account of a message that the second view does not show.
-fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> DroppedMessage {
+fn dropped_message(message: &pb::ContextMessage, end: &pb::ContextEnd) -> DroppedMessage {
     let gone = DroppedMessage {
-        message: shown(message),
+        message: diff_message(message),
         how: "gone",
         reason: String::new(),
         compaction_id: String::new(),
@@ -199,7 +199,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> DroppedMessage
 }
 
 /// The parts of a message that differ from before.
-fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<ChangedPart> {
+fn changed_parts(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<ChangedPart> {
     let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
     let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
     let change = |part: &pb::ContextPart| {
@@ -226,11 +226,11 @@ fn compare(before: &View, after: &View) -> Diff {
     let new: HashSet<String> = after.messages.iter().map(key).collect();
     let left = before.messages.iter().filter(|message| !new.contains(&key(message)));
     let mut diff = Diff { from: side(before), to: side(after), ..Diff::default() };
-    diff.dropped = left.map(|message| dropped(message, &after.end)).collect();
+    diff.dropped = left.map(|message| dropped_message(message, &after.end)).collect();
     for message in &after.messages {
         match old.get(&key(message)) {
-            Some(known) => diff.changed.extend(changed(known, message)),
-            None => diff.came.push(shown(message)),
+            Some(known) => diff.changed.extend(changed_parts(known, message)),
+            None => diff.came.push(diff_message(message)),
         }
     }
     diff
@@ -259,7 +259,12 @@ fn lines(diff: &Diff) -> Vec<String> {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let revisions =
             pb::RevisionRange { first_revision: first.message.revision, last_revision: last.message.revision };
-        lines.push(format!("- {}, revisions {}{}", number(run.len(), "message"), range(&revisions), why(first)));
+        lines.push(format!(
+            "- {}, revisions {}{}",
+            number(run.len(), "message"),
+            range(&revisions),
+            drop_reason(first)
+        ));
     }
     for part in &diff.changed {
         lines.push(format!(
@@ -281,7 +286,7 @@ fn same_way(one: &DroppedMessage, other: &DroppedMessage) -> bool {
 }
 
 /// Reason for which a message is no longer shown, with the summary that covers it.
-fn why(dropped: &DroppedMessage) -> String {
+fn drop_reason(dropped: &DroppedMessage) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {
         "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.summary_message_id),

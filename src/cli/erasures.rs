@@ -73,7 +73,7 @@ async fn export(globals: &Globals) -> anyhow::Result<ExitCode> {
 }
 
 async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<ExitCode> {
-    let requests = requests(&read(file)?)?;
+    let requests = requests(&read_file(file)?)?;
     if !yes {
         let many = count(i64::try_from(requests.len()).unwrap_or(i64::MAX), "erasure");
         super::erase::confirm(&format!("apply {many} of {} for good?", file.display()))?;
@@ -92,7 +92,7 @@ async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+fn read_file(file: &Path) -> anyhow::Result<String> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;

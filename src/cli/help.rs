@@ -39,7 +39,7 @@ const COLUMNS_MAX: usize = 100;
 
 /// The command line, whose help has its commands in groups.
 pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
-    let listed = listed(&command);
+    let listed = command_list(&command);
     // Only the list of all commands in one is left out.
     for name in GROUPS.iter().flat_map(|(_, names)| *names) {
         command = command.mut_subcommand(name, |one| one.hide(true));
@@ -50,7 +50,7 @@ pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
 }
 
 /// The groups with their commands, and what each one does.
-fn listed(command: &clap::Command) -> String {
+fn command_list(command: &clap::Command) -> String {
     let heading = clap::builder::Styles::styled().get_header().to_owned();
     let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0) + 4;
     let columns = terminal_size::terminal_size().map_or(COLUMNS_MAX, |(columns, _)| usize::from(columns.0));

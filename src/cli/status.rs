@@ -125,7 +125,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     }
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
-    lines.extend(info.compactions.iter().map(|counter| ("ended", ended(counter))));
+    lines.extend(info.compactions.iter().map(|counter| ("ended", ended_compactions(counter))));
     let freed: i64 = info.compactions.iter().map(|counter| counter.freed_tokens).sum();
     lines.push(("tokens freed", freed.to_string()));
     lines.extend(info.contradictions.iter().map(|counter| {
@@ -237,7 +237,7 @@ fn scrub_text(scrub: Option<&pb::ScrubState>) -> String {
 }
 
 /// Compactions that ended in the same way, as text.
-fn ended(counter: &pb::CompactionCount) -> String {
+fn ended_compactions(counter: &pb::CompactionCount) -> String {
     let state = word(counter.state().as_str_name(), "COMPACTION_STATE_");
     let (kind, level_name, count) = (kind(counter.kind()), level_name(counter.level()), counter.count);
     let asked = match counter.trigger() {

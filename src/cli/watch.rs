@@ -186,7 +186,7 @@ impl Page {
             Some(Frame::SummaryDelta(words)) => {
                 let speaker = format!("summary by {}", words.summarizer);
                 let source = &words.compaction_id;
-                self.words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
+                self.append_words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
             }
             Some(Frame::PresenceChanged(changed)) => self.presence(changed),
             Some(Frame::Ready(_) | Frame::Progress(_) | Frame::SnapshotItem(_) | Frame::SnapshotEnd(_)) | None => {
@@ -221,11 +221,11 @@ impl Page {
             pb::DraftKind::ToolOutput => (format!("output of {}", words.call_id), DIMMED),
         };
         let source = format!("{} {}", words.message_id, words.part_id);
-        self.words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))
+        self.append_words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))
     }
 
     /// Words as they come: directly after the words of the same source, or on a line of their own.
-    fn words(
+    fn append_words(
         &mut self,
         session: &str,
         speaker: &str,
@@ -252,7 +252,7 @@ impl Page {
             pieces.push(Piece::Own(DIMMED, "[…]".to_owned()));
             column += width("[…]");
         }
-        let (folded, column) = folded(delta, column, self.columns);
+        let (folded, column) = fold_text(delta, column, self.columns);
         pieces.push(Piece::Foreign(style, folded));
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         self.speaking = Some(LineSource { source: source.to_owned(), end, column });
@@ -334,7 +334,7 @@ impl Page {
         let (lead, columns) = (self.lead_width(event), self.columns);
         let named = |name: &str, style: Style, text: String| {
             let name = format!("{name}: ");
-            let (text, _) = folded(&text, lead + width(&name), columns);
+            let (text, _) = fold_text(&text, lead + width(&name), columns);
             vec![Piece::Own(HEADING, name), Piece::Foreign(style, text)]
         };
         let pieces = match body {
@@ -392,7 +392,7 @@ fn lead_columns(pieces: &[Piece]) -> usize {
 
 /// A text that begins in this column, with a line break before each word that would leave the terminal, and the column
 /// behind it.
-fn folded(text: &str, mut column: usize, columns: Option<usize>) -> (String, usize) {
+fn fold_text(text: &str, mut column: usize, columns: Option<usize>) -> (String, usize) {
     let Some(columns) = columns else { return (text.to_owned(), column) };
     let mut folded = String::with_capacity(text.len());
     for word in text.split_inclusive([' ', '\n']) {
@@ -472,10 +472,10 @@ mod tests {
             ("muchlongerthanaterminalofthirty end", 4, ("muchlongerthanaterminalofthirty \nend", 7)),
             ("潮汐表", 26, ("\n潮汐表", 10)),
         ] {
-            let (folded, column) = folded(text, column, Some(30));
+            let (folded, column) = fold_text(text, column, Some(30));
             assert_eq!((folded.as_str(), column), expected, "{text:?}");
         }
-        assert_eq!(folded("one two", 29, None).0, "one two");
+        assert_eq!(fold_text("one two", 29, None).0, "one two");
     }
 
     fn text(part_id: &str, text: &str) -> pb::Part {

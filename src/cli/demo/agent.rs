@@ -39,7 +39,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The pace at which agents that take turns are done after about this time.
-    pub(super) fn of(time: Duration, agents: &[&[Turn]]) -> Self {
+    pub(super) fn for_time(time: Duration, agents: &[&[Turn]]) -> Self {
         let words = |turn: &Turn| turn.conclusion.split_inclusive(' ').count() as u32;
         // The last act of a turn is to let the other one begin.
         let acts = |turn: &Turn| turn.steps.len() as u32 + words(turn) / WORDS_A_PACE + 1;

@@ -60,7 +60,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
         output.wrapped_line(line, "")?;
     }
     let scripts = [sample::TERMINAL, sample::EDITOR];
-    let pace = Pace::of(time, &scripts);
+    let pace = Pace::for_time(time, &scripts);
     let mut following = EventPrinter::begin(connect("terminal").await?, Some(session_id.to_owned()), output).await?;
     let agent = async |name| anyhow::Ok(Agent::new(name, connect(name).await?, session_id).at_pace(pace));
     let (terminal, editor) = (agent("terminal").await?, agent("editor").await?);

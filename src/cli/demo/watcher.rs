@@ -65,7 +65,7 @@ pub(super) async fn follow(
 /// Waits until no compaction is pending. Returns the session's revision then.
 pub(super) async fn wait_until_idle(client: &Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
-        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
+        if !compactions::list_all(client, session_id).await?.iter().any(compactions::is_active) {
             let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
             return Ok(client.call(request).await?.session.unwrap_or_default().revision);
         }

@@ -56,7 +56,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(messages: &[Message]) -> Self {
+    fn from_messages(messages: &[Message]) -> Self {
         let mut texts = Self::default();
         let mut commands: HashMap<&str, String> = HashMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
@@ -207,7 +207,7 @@ fn figures(text: &str) -> BTreeSet<String> {
 /// calls; commands that are run again; reported errors that occur again anywhere; items that were open at the boundary
 /// and are mentioned or listed again.
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
-    let (before, after) = (Texts::of(before), Texts::of(after));
+    let (before, after) = (Texts::from_messages(before), Texts::from_messages(after));
     let everything = before.everything();
     let after_text = format!("{}{}", after.words, after.inputs);
     let both = |known: BTreeSet<String>, used: BTreeSet<String>| -> BTreeSet<String> {
@@ -227,7 +227,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
 
 /// The text of messages in which facts are searched.
 pub(super) fn words_of(messages: &[Message]) -> String {
-    Texts::of(messages).searched()
+    Texts::from_messages(messages).searched()
 }
 
 #[cfg(test)]

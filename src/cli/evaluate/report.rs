@@ -62,7 +62,7 @@ pub(super) struct KeptShare {
 }
 
 impl KeptShare {
-    fn of<'a>(facts: impl IntoIterator<Item = &'a String>, holds: impl Fn(&str) -> bool) -> Self {
+    fn count<'a>(facts: impl IntoIterator<Item = &'a String>, holds: impl Fn(&str) -> bool) -> Self {
         let mut sum = Self::default();
         for fact in facts {
             sum.all += 1;
@@ -108,7 +108,7 @@ pub(super) struct SplitPoint {
 
 impl Row {
     /// Searches the facts in a summary's text, and in the originals that can be expanded.
-    pub(super) fn of(
+    pub(super) fn measure(
         split: &SplitPoint,
         (preset, size): (Option<&str>, Option<i64>),
         (summarizer, text): (String, String),
@@ -118,13 +118,14 @@ impl Row {
         let facts = &history.facts;
         let measures = history.measure(&text);
         let names = |fact: &str| text.contains(fact);
-        let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, KeptShare::of(facts, names))).collect();
+        let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, KeptShare::count(facts, names))).collect();
         let lost = KINDS
             .iter()
             .zip(facts)
             .map(|(kind, facts)| (*kind, facts.iter().filter(|fact| !names(fact)).cloned().collect::<Vec<_>>()));
         let everything = || facts.iter().flatten();
-        let comes_back = |originals: &str| KeptShare::of(everything(), |fact| names(fact) || originals.contains(fact));
+        let comes_back =
+            |originals: &str| KeptShare::count(everything(), |fact| names(fact) || originals.contains(fact));
         Self {
             file: split.file.clone(),
             boundary_kind: split.kind,
@@ -135,7 +136,7 @@ impl Row {
             tokens: text.chars().count() / 4,
             size,
             kept,
-            named: KeptShare::of(everything(), names),
+            named: KeptShare::count(everything(), names),
             precision: KeptShare { kept: measures.names_used, all: measures.names },
             lists_percent: measures.lists_percent,
             contradictions: measures.contradictions,
@@ -279,7 +280,7 @@ mod tests {
     fn row(preset: &str, summarizer: &str, size: i64, kept: usize) -> Row {
         let split = SplitPoint { file: "f.jsonl".to_owned(), kind: "chosen", before: 4, after: 2 };
         let written = (summarizer.to_owned(), "x".repeat(40));
-        let mut row = Row::of(&split, (Some(preset), Some(size)), written, &History::of(&[], &[]), None);
+        let mut row = Row::measure(&split, (Some(preset), Some(size)), written, &History::new(&[], &[]), None);
         row.named = KeptShare { kept, all: 10 };
         row
     }

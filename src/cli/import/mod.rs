@@ -12,7 +12,7 @@ mod source;
 
 use super::Globals;
 use super::failure::{self, Usage, note};
-use super::policy_file::Choice;
+use super::policy_file::PolicyChoice;
 use super::times;
 use super::tokens::tokens;
 use crate::clock::Clock;
@@ -96,7 +96,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     let files = paths::files(&arguments.paths)?;
     if let [file] = files.as_slice() {
-        let report = one(globals, &arguments, file).await?;
+        let report = import_file(globals, &arguments, file).await?;
         let mut output = globals.output();
         if let Some(report) = report {
             report.print(&mut output)?;
@@ -112,7 +112,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let (mut sum, mut failed) = (report::Sum::default(), 0);
     for (index, file) in files.iter().enumerate() {
         note(&format!("{} of {}: {}", index + 1, files.len(), file.display()));
-        match one(globals, &arguments, file).await {
+        match import_file(globals, &arguments, file).await {
             Ok(Some(report)) => {
                 report.print(&mut globals.output())?;
                 sum.add(&report);
@@ -129,7 +129,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Imports a file. There is no report of an archive.
-async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<Report>> {
+async fn import_file(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<Report>> {
     if archive::is_archive(file) {
         if arguments.is_with_options() {
             return Err(Usage("a file of `longhand export` is imported as it is, without options".to_owned()).into());
@@ -137,12 +137,12 @@ async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::R
         archive::run(globals, file).await?;
         return Ok(None);
     }
-    let sources = source::read(file)?;
+    let sources = source::read_transcripts(file)?;
     let problems = report_problems(&sources);
     if arguments.strict && problems > 0 {
         anyhow::bail!("--strict: nothing was written");
     }
-    let policy = Choice::of(arguments.preset.clone())?;
+    let policy = PolicyChoice::from_name(arguments.preset.clone())?;
     let combination = Combination {
         preset: policy.name.clone(),
         window: arguments.window,

@@ -5,7 +5,7 @@ use super::report::{Progress, Report};
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
-use crate::cli::policy_file::Choice;
+use crate::cli::policy_file::PolicyChoice;
 use crate::clock::Clock;
 use crate::limits;
 use crate::pb;
@@ -36,7 +36,7 @@ pub(super) struct Player {
     pub(super) views: Option<File>,
     pub(super) pace: Duration,
     combination: Combination,
-    policy: Choice,
+    policy: PolicyChoice,
     /// The time of an import that brings back what was erased.
     again: Option<String>,
     /// Client ids of planned sessions that were erased, and are not written again.
@@ -52,7 +52,7 @@ impl Player {
     pub(super) fn new(
         (client, clock): (Client, Clock),
         combination: Combination,
-        policy: Choice,
+        policy: PolicyChoice,
         report: Report,
         (views, pace): (Option<File>, Duration),
         again: Option<String>,
@@ -151,7 +151,7 @@ impl Player {
         };
         // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the agent do not
         // belong to the branch.
-        let (session_id, message_id) = (of.clone(), known(ids, after));
+        let (session_id, message_id) = (of.clone(), daemon_id(ids, after));
         let request = pb::GetMessageRequest { session_id, message_id };
         let message = self.client.call(request).await?.message;
         let mut request = pb::ForkSessionRequest {
@@ -332,7 +332,7 @@ impl Player {
         }
         let request = pb::EditMessageRequest {
             session_id: session_id.to_owned(),
-            message_id: known(ids, &edit.target),
+            message_id: daemon_id(ids, &edit.target),
             remove: edit.parts.is_empty(),
             parts: edit.parts,
             expected_revision: None,
@@ -369,8 +369,8 @@ impl Player {
         let request = pb::SupplySummaryRequest {
             session_id: session_id.to_owned(),
             text: supply.text,
-            tail_start_message_id: supply.tail_start.map(|id| known(ids, &id)).unwrap_or_default(),
-            until_message_id: known(ids, &supply.until),
+            tail_start_message_id: supply.tail_start.map(|id| daemon_id(ids, &id)).unwrap_or_default(),
+            until_message_id: daemon_id(ids, &supply.until),
             summarizer: "imported".to_owned(),
             request_id: request_id(&supply.client_id),
             keep_erased: self.again.is_none(),
@@ -397,7 +397,7 @@ impl Player {
 
     async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {
         for _ in 0..TRIES_MAX {
-            if !compactions::all(&self.client, session_id).await?.iter().any(is_active) {
+            if !compactions::list_all(&self.client, session_id).await?.iter().any(is_active) {
                 return Ok(());
             }
             tokio::time::sleep(RETRY_WAIT).await;
@@ -406,7 +406,7 @@ impl Player {
     }
 
     async fn close(&mut self, session: pb::Session) -> anyhow::Result<()> {
-        let compactions = compactions::all(&self.client, &session.session_id).await?;
+        let compactions = compactions::list_all(&self.client, &session.session_id).await?;
         self.report.session(&session, &compactions);
         Ok(())
     }
@@ -444,7 +444,7 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
 }
 
 /// The daemon's id of an entry. An unknown entry keeps its client id, for the daemon to resolve or refuse.
-fn known(ids: &Ids, own: &str) -> String {
+fn daemon_id(ids: &Ids, own: &str) -> String {
     ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
 }
 

@@ -58,7 +58,7 @@ type Field<'m> = (&'static str, Syntax, &'m str);
 
 pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<ExitCode> {
     let Scan { sessions, rules, erase, reason, dry_run, yes } = arguments;
-    let rules = rules.read()?;
+    let rules = rules.read_rules()?;
     let client = globals.client().await?;
     let mut output = globals.output();
     let mut found: Vec<StoredSecret> = Vec::new();

@@ -95,7 +95,7 @@ pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<Preset>> {
     for name in names {
         let known = || presets::all().iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ");
         let unknown = || Usage(format!("there is no preset {name:?}; there are {}", known()));
-        let preset = match policy_file::read(name)? {
+        let preset = match policy_file::read_policy(name)? {
             Some(policy) => policy,
             None => presets::find(name).cloned().ok_or_else(unknown)?,
         };

@@ -32,7 +32,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(outcome: &Outcome) -> Self {
+    fn from_outcome(outcome: &Outcome) -> Self {
         let mut totals = Self::default();
         for compaction in &outcome.simulated {
             let count = match (compaction.refused, compaction.kind) {
@@ -70,7 +70,7 @@ impl Report {
             output.line("")?;
             output.line(&headline(preset, outcome))?;
             if !outcome.simulated.is_empty() {
-                simulated(outcome).print(output)?;
+                simulated_table(outcome).print(output)?;
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Report {
             Column::number("UNCACHED").optional(2),
         ]);
         for (preset, outcome) in &self.outcomes {
-            let totals = Totals::of(outcome);
+            let totals = Totals::from_outcome(outcome);
             table.row(vec![
                 (*preset).to_owned(),
                 outcome.due_tokens.map_or_else(|| "-".to_owned(), |due| due.to_string()),
@@ -118,7 +118,7 @@ impl Report {
 
     fn json(&self) -> Json<'_> {
         let presets = self.outcomes.iter().map(|(preset, outcome)| {
-            let totals = Totals::of(outcome);
+            let totals = Totals::from_outcome(outcome);
             PresetJson {
                 preset,
                 due_tokens: outcome.due_tokens,
@@ -127,7 +127,7 @@ impl Report {
                 freed_tokens: totals.freed_tokens,
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
-                compactions: outcome.simulated.iter().map(SimulatedCompactionJson::of).collect(),
+                compactions: outcome.simulated.iter().map(SimulatedCompactionJson::new).collect(),
                 context_usage: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
@@ -153,7 +153,7 @@ fn headline(preset: &str, outcome: &Outcome) -> String {
     }
 }
 
-fn simulated(outcome: &Outcome) -> Table {
+fn simulated_table(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         Column::number("MESSAGE"),
         Column::word("LEVEL"),
@@ -238,7 +238,7 @@ struct SimulatedCompactionJson {
 }
 
 impl SimulatedCompactionJson {
-    fn of(compaction: &SimulatedCompaction) -> Self {
+    fn new(compaction: &SimulatedCompaction) -> Self {
         Self {
             message: compaction.message,
             level: level(compaction),
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn the_comparison_adds_up_what_came_into_force() {
         let report = report();
-        let totals = Totals::of(&report.outcomes[0].1);
+        let totals = Totals::from_outcome(&report.outcomes[0].1);
         let expected =
             Totals { prunes: 1, omissions: 0, summaries: 1, refused: 1, freed_tokens: 1_050, reread_tokens: 400 };
         assert_eq!(totals, expected);
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn every_compaction_has_a_line() {
         let report = report();
-        let lines = simulated(&report.outcomes[0].1).lines(None);
+        let lines = simulated_table(&report.outcomes[0].1).lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
         assert!(lines[3].contains("summary, refused"), "{}", lines[3]);
