@@ -212,7 +212,6 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
     Ok(output.line(&format!("{sessions} and {events} checked: {verdict}"))?)
 }
 
-/// The newest heads.
 async fn list_heads(client: &Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
     let request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
     Ok(client.pages(request).all(|page| page.heads).await?)

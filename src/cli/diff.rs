@@ -44,7 +44,6 @@ struct Side {
     estimated_tokens: i64,
 }
 
-/// A message of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct DiffMessage {
     revision: i64,

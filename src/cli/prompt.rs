@@ -156,7 +156,6 @@ fn result_part(call_id: String, output: String) -> pb::Part {
     pb::Part { body: Some(pb::part::Body::ToolResult(result)), ..pb::Part::default() }
 }
 
-/// The text of a prompt on one line.
 fn prompt_text(prompt: &pb::Prompt) -> String {
     let text = |part: &pb::Part| match &part.body {
         Some(pb::part::Body::Text(text)) => one_line(&text.text),

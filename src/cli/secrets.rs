@@ -37,7 +37,6 @@ struct Check {
     rules: RuleArguments,
 }
 
-/// A secret in a file.
 #[derive(Serialize)]
 struct FoundSecret<'a> {
     file: String,

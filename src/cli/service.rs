@@ -39,7 +39,6 @@ pub(super) struct UpArguments {
     config: Option<PathBuf>,
 }
 
-/// The service, as JSON.
 #[derive(Serialize)]
 struct Service {
     unit: String,

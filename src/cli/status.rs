@@ -141,7 +141,6 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// State of the clock, as text.
 fn clock_text(clock: Option<&pb::ClockState>) -> String {
     let Some(clock) = clock else { return "unknown".to_owned() };
     let mut words = match clock.confirmed {
@@ -216,12 +215,10 @@ fn findings(info: &pb::GetServerInfoResponse) -> i64 {
     info.scrub.as_ref().map_or(0, |scrub| scrub.finding_count)
 }
 
-/// A finding of the scrub, as a line.
 fn finding_line(finding: &pb::IntegrityFinding) -> (&'static str, String) {
     ("finding", format!("{} #{}: {}", finding.session_id, finding.revision, finding.message))
 }
 
-/// State of the scrub, as text.
 fn scrub_text(scrub: Option<&pb::ScrubState>) -> String {
     let Some(scrub) = scrub else { return "unknown".to_owned() };
     let extent = format!("{}, {}", count(scrub.session_count, "session"), count(scrub.event_count, "event"));
@@ -249,7 +246,6 @@ fn ended_compactions(counter: &pb::CompactionCount) -> String {
     format!("{count} {kind} ({level_name}{asked}) {state}{freed}")
 }
 
-/// State of a provider, as text.
 fn provider_text(provider: &pb::ProviderState) -> String {
     let until = time(provider.resume_time.as_ref());
     let breaker = match provider.breaker_state() {

@@ -119,7 +119,6 @@ fn print(output: &mut Output, pieces: Vec<Piece>) -> std::io::Result<()> {
     })
 }
 
-/// A piece of the output.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     /// Text that stays on its line.

@@ -679,7 +679,6 @@ impl Config {
     }
 }
 
-/// The rules of a file.
 fn read_secret_rules(path: &Path) -> Result<Vec<Rule>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();

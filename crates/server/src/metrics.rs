@@ -167,7 +167,6 @@ struct Exposition {
     families: Vec<(Family, Samples)>,
 }
 
-/// The samples of a family.
 #[derive(Debug)]
 enum Samples {
     /// By labels, in units of a scale. Samples with equal labels are added up, since no reader accepts duplicates.
@@ -177,7 +176,6 @@ enum Samples {
 }
 
 impl Exposition {
-    /// Adds a family.
     fn family(&mut self, family: Family, scale: Scale, samples: impl IntoIterator<Item = (Labels, i64)>) {
         let mut sums: BTreeMap<Labels, i64> = BTreeMap::new();
         for (labels, value) in samples {

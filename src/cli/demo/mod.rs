@@ -67,7 +67,6 @@ impl Arguments {
     }
 }
 
-/// Result of the demo, as JSON.
 #[derive(Serialize)]
 struct DemoResult<'a> {
     passed: bool,

@@ -53,7 +53,6 @@ struct StoredSecret {
     count: usize,
 }
 
-/// A text with its field.
 type Field<'m> = (&'static str, Syntax, &'m str);
 
 pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<ExitCode> {

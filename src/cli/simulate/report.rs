@@ -20,7 +20,6 @@ pub(super) struct Report {
     pub(super) outcomes: Vec<(String, Outcome)>,
 }
 
-/// Totals of one preset.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     prunes: usize,

@@ -103,7 +103,6 @@ impl Worker {
     }
 }
 
-/// The result of an evaluation.
 struct EvaluationResult {
     /// The recovery from an overflow, and the condition under which it is enqueued.
     recovery: Option<(CompactionRequest, Condition)>,

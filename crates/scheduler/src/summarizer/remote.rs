@@ -31,7 +31,6 @@ pub(super) struct Remote {
     max_output: i64,
 }
 
-/// Parameters of one try.
 struct TryParameters<'a> {
     input: &'a SummaryInput,
     observer: &'a dyn Observer,

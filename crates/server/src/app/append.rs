@@ -403,7 +403,6 @@ impl Messages<'_> {
         self.append_checked_parts(&known, message, parts).await
     }
 
-    /// The message that a write is for.
     async fn written_message(self, key: SessionKey, id: &str) -> Result<MessageId> {
         match self.caller.store().history().id(key, id).await {
             // The request is answered whatever message it is for.

@@ -16,7 +16,6 @@ pub(super) struct SearchTurns {
     callers: Mutex<HashMap<Share, Caller>>,
 }
 
-/// A caller with searches.
 struct Caller {
     /// One for the search that runs, or is its next one.
     turn: Arc<Semaphore>,

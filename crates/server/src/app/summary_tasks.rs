@@ -92,7 +92,7 @@ impl From<TaskRefusal> for Error {
     }
 }
 
-/// A duration from a self.requester(), checked against its bounds.
+/// The duration that a request names, or the default.
 fn bounded_duration(
     field: &str,
     given: Option<Duration>,

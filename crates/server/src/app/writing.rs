@@ -62,7 +62,6 @@ pub enum WriteFrame {
 }
 
 impl WriteFrame {
-    /// Bytes of content.
     fn bytes(&self) -> usize {
         let json_bytes = |json: &Option<String>| json.as_ref().map_or(0, String::len);
         match self {
@@ -111,7 +110,6 @@ pub struct WriteAnswer {
     pub drafts: Vec<(String, DraftReceipt)>,
 }
 
-/// A draft of a stream.
 struct KnownDraft {
     client_id: String,
     kind: DraftKind,

@@ -78,7 +78,6 @@ pub struct Cluster {
     stopping: CancellationToken,
 }
 
-/// Where a shard is.
 enum ShardLocation {
     Here(LocalShard),
     /// At the daemon with this address.

@@ -42,7 +42,6 @@ struct Names {
     origins: Vec<String>,
 }
 
-/// The doors.
 struct Doors {
     services: GuardedServices,
     json: axum::Router,

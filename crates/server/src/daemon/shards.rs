@@ -42,14 +42,12 @@ pub(super) struct Shards {
     lost: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
 
-/// A shard that is served.
 struct ServedShard {
     hosted: HostedStore,
     /// Waits for the loss of its store.
     watch: JoinHandle<()>,
 }
 
-/// The end of a change.
 enum ShardChange {
     Taken(String, Result<Option<HostedStore>, Error>),
     Given(String),

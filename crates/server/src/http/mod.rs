@@ -153,7 +153,6 @@ impl<S: GrpcRoutes> Door<S> {
     }
 }
 
-/// The bytes of a body.
 async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     let limit = limits::REQUEST_BYTES_MAX;
     let body = gather(Limited::new(body, limit)).await.map_err(|cause| {

@@ -263,7 +263,6 @@ fn follow(id: &str, description: &str, request: &str, without: &[&str], schemas:
     } })
 }
 
-/// The parameters of Durable Streams.
 fn durable_parameters() -> [Value; 4] {
     let mut live = query_parameter("live", "How to wait for more: `long-poll` or `sse`. Needs `offset`.");
     live["schema"]["enum"] = json!(["long-poll", "sse"]);

@@ -93,7 +93,6 @@ struct Worker {
     pause: Option<Pause>,
 }
 
-/// A pause of the service.
 #[derive(Clone, Copy)]
 struct Pause {
     end: Instant,

@@ -25,7 +25,6 @@ pub(super) enum Listener {
     Tcp(TcpListener, Option<Tls>),
 }
 
-/// An accepted connection.
 enum AcceptedConnection {
     Unix(UnixStream),
     Tcp(TcpStream, SocketAddr, Option<TlsAcceptor>),

@@ -95,7 +95,6 @@ pub(super) struct Connection {
     unwritten: UnwrittenBytes,
 }
 
-/// The calls of a connection.
 #[derive(Default)]
 struct Calls {
     /// Number of requests whose answers have not begun.

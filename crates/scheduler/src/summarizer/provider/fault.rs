@@ -80,7 +80,6 @@ impl Fault {
     }
 }
 
-/// Content of an error body.
 #[derive(Debug, Default)]
 struct ErrorBody {
     /// The first known code or type of the error, else the first one that is not empty.

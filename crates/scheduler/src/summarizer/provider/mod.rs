@@ -246,7 +246,6 @@ impl Provider {
         self.read_response(response, reply, listener).await
     }
 
-    /// Reads a response to its end.
     async fn read_response(
         &self,
         response: Response,

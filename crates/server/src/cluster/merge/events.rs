@@ -173,7 +173,6 @@ impl Resumable for pb::SubscribeEventsRequest {
     }
 }
 
-/// A merged stream of events.
 struct MergedEvents {
     /// The shard whose progress is that of all.
     first: String,

@@ -29,7 +29,6 @@ const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
 const UP_TO_DATE: HeaderName = HeaderName::from_static("stream-up-to-date");
 const CURSOR: HeaderName = HeaderName::from_static("stream-cursor");
 
-/// A reader of a stream.
 struct Reader<S> {
     grpc: S,
     origin: Origin,
@@ -196,7 +195,6 @@ impl<S: GrpcRoutes> Reader<S> {
         Subscription::open(self.grpc.clone(), &self.origin, &request).await
     }
 
-    /// The response with a batch.
     fn response(&self, batch: &Batch, caching: &'static str, tag: Option<HeaderValue>) -> app::Result<Response> {
         let held = tag.as_ref().is_some_and(|tag| views::is_held(&self.origin.headers, tag));
         let mut response = if held {
@@ -252,7 +250,6 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 }
 
-/// A live read in one answer.
 struct LiveRead<S> {
     reader: Reader<S>,
     /// The offset after what was written.

@@ -114,7 +114,6 @@ pub(super) fn heartbeat(cursor: &str) -> Bytes {
     sse::event("heartbeat", Some(cursor), &json!({ "head": cursor }).to_string())
 }
 
-/// The events of a frame.
 fn of_frame(frame: Frame) -> app::Result<Vec<Bytes>> {
     let one = |name: &str, id: Option<&str>, data: String| vec![sse::event(name, id, &data)];
     Ok(match frame {
