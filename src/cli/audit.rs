@@ -231,8 +231,8 @@ async fn compare(
         .collect();
     let mut findings = 0;
     for chunk in wanted.chunks(PAGE_SIZE as usize) {
-        let found = heads_at(client, chunk).await?;
-        for finding in differences(chunk, &found) {
+        let heads = heads_at(client, chunk).await?;
+        for finding in differences(chunk, &heads) {
             findings += 1;
             report(output, &finding)?;
         }
@@ -257,14 +257,14 @@ async fn heads_at(client: &Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, 
         answer => return Ok(answer?.heads),
     }
     // At least one session is gone. Requests for single heads still succeed for the others.
-    let mut found = Vec::new();
+    let mut heads_found = Vec::new();
     for head in heads {
         match client.call(request(std::slice::from_ref(head))).await {
             Err(error) if is_missing_session(&error) => {}
-            answer => found.extend(answer?.heads),
+            answer => heads_found.extend(answer?.heads),
         }
     }
-    Ok(found)
+    Ok(heads_found)
 }
 
 fn is_missing_session(error: &Error) -> bool {
@@ -273,7 +273,7 @@ fn is_missing_session(error: &Error) -> bool {
 
 /// Findings for the expected heads that the chains lack or contradict.
 fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFinding> {
-    let found: HashMap<(&str, i64), &[u8]> =
+    let hashes: HashMap<(&str, i64), &[u8]> =
         found.iter().map(|head| ((head.session_id.as_str(), head.revision), head.hash.as_slice())).collect();
     let finding = |head: &pb::Head, message: String| pb::IntegrityFinding {
         session_id: head.session_id.clone(),
@@ -282,7 +282,7 @@ fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFi
     };
     let mut findings = Vec::new();
     for head in expected {
-        match found.get(&(head.session_id.as_str(), head.revision)) {
+        match hashes.get(&(head.session_id.as_str(), head.revision)) {
             None => findings.push(finding(head, "the session is gone".to_owned())),
             Some([]) => findings.push(finding(head, "the session ends before this revision".to_owned())),
             Some(hash) if *hash != head.hash => {

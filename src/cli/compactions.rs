@@ -423,9 +423,9 @@ fn summarizer(compaction: &pb::Compaction) -> String {
 /// Cost of the requests to models; `?` marks that the cost of some requests is unknown.
 fn cost(compaction: &pb::Compaction) -> String {
     let Some(spending) = &compaction.spending else { return "-".to_owned() };
-    let known = spending.cost_micro_usd.map(dollars);
+    let priced = spending.cost_micro_usd.map(dollars);
     let unknown = if spending.unpriced_count > 0 { "?" } else { "" };
-    format!("{}{unknown}", known.unwrap_or_default())
+    format!("{}{unknown}", priced.unwrap_or_default())
 }
 
 /// Time from the first claim to the commit; without an outcome, the time that the requests to models took.

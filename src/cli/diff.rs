@@ -200,10 +200,11 @@ fn dropped_message(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Droppe
 /// The parts of a message that differ from before.
 fn changed_parts(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<ChangedPart> {
     let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
-    let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let parts_before: HashMap<String, &pb::ContextPart> =
+        before.parts.iter().map(|part| (part_id(part), part)).collect();
     let change = |part: &pb::ContextPart| {
         let id = part_id(part);
-        let old = known.get(&id).filter(|_| !id.is_empty())?;
+        let old = parts_before.get(&id).filter(|_| !id.is_empty())?;
         (old.part != part.part).then(|| ChangedPart {
             revision: after.revision,
             part_id: id,

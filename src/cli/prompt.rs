@@ -123,10 +123,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let session_id = ids::session(&client, &session).await?;
             let request =
                 pb::TakePromptRequest { session_id, epoch, prompt_id: prompt, steering_only: steering, request_id };
-            let taken = client.call(request).await?;
-            let end = taken.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
+            let answer = client.call(request).await?;
+            let end = answer.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
             let message = end.and_then(|end| end.message_id.clone()).unwrap_or_default();
-            output.answer(&taken, &message)?;
+            output.answer(&answer, &message)?;
         }
         Command::Move { session, prompt, before } => {
             let session_id = ids::session(&client, &session).await?;

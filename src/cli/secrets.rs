@@ -63,9 +63,9 @@ fn check(globals: &Globals, check: &Check) -> anyhow::Result<ExitCode> {
         let name = file.display().to_string();
         for (line, column, rule, action) in find_secrets(&rules, file, &text) {
             findings += 1;
-            let found = FoundSecret { file: name.clone(), line, column, rule, action };
+            let secret = FoundSecret { file: name.clone(), line, column, rule, action };
             match output.json() {
-                true => output.value(&found)?,
+                true => output.value(&secret)?,
                 false => output.line(&format!("{name}:{line}:{column}: {rule} ({action})"))?,
             }
         }
@@ -96,11 +96,11 @@ fn find_secrets<'a>(rules: &'a Rules, file: &Path, text: &str) -> Vec<(usize, us
         (first + before.matches('\n').count(), before[begin..].chars().count() + 1)
     };
     let of = |first: usize, syntax: Syntax, text: &str| {
-        let found = rules.positions(syntax, text).into_iter().map(|(range, hit)| {
+        let hits = rules.positions(syntax, text).into_iter().map(|(range, hit)| {
             let (line, column) = place(first, text, range.start);
             (line, column, rules.name(hit.rule), hit.action.name())
         });
-        found.collect::<Vec<_>>()
+        hits.collect::<Vec<_>>()
     };
     match file.extension().is_some_and(|extension| extension == "jsonl") {
         true => (1..).zip(text.lines()).flat_map(|(number, line)| of(number, Syntax::Json, line)).collect(),

@@ -143,26 +143,26 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
 
 fn clock_text(clock: Option<&pb::ClockState>) -> String {
     let Some(clock) = clock else { return "unknown".to_owned() };
-    let mut words = match clock.confirmed {
+    let mut text = match clock.confirmed {
         true => "confirmed".to_owned(),
         false => format!("NOT CONFIRMED: nothing is erased by a time after {}", time(clock.certain_time.as_ref())),
     };
     let seconds = |time: &Option<prost_types::Timestamp>| time.as_ref().map_or(0, |time| time.seconds);
     let ahead = seconds(&clock.event_time) - seconds(&clock.present_time);
     if ahead > 1 {
-        words += &format!("; events are {} ahead of it", count(ahead, "second"));
+        text += &format!("; events are {} ahead of it", count(ahead, "second"));
     }
     let differs = seconds(&clock.system_time) - seconds(&clock.present_time);
     if differs.abs() > 1 {
-        words += &format!("; the system's clock says {}", time(clock.system_time.as_ref()));
+        text += &format!("; the system's clock says {}", time(clock.system_time.as_ref()));
     }
-    words
+    text
 }
 
 /// Connections and memory of clients, and refusals, as text.
 fn clients(traffic: pb::TrafficState) -> String {
     let kib = (traffic.answer_bytes + traffic.request_bytes + traffic.view_bytes) / 1024;
-    let mut words = format!("{} connections, {kib} KiB held", traffic.connection_count);
+    let mut text = format!("{} connections, {kib} KiB held", traffic.connection_count);
     for (count, what) in [
         (traffic.refused_connection_count, "connections refused"),
         (traffic.failed_accept_count, "not accepted for lack of descriptors"),
@@ -170,10 +170,10 @@ fn clients(traffic: pb::TrafficState) -> String {
         (traffic.dropped_connection_count, "connections ended"),
     ] {
         if count > 0 {
-            words += &format!(", {count} {what}");
+            text += &format!(", {count} {what}");
         }
     }
-    words
+    text
 }
 
 /// Failure that stops the scheduler, as text.

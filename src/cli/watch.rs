@@ -106,8 +106,8 @@ async fn find_speaker(client: &Client, page: &mut Page, words: &pb::DraftDelta) 
     let (session_id, message_id) = (words.session_id.clone(), words.message_id.clone());
     let request = pb::GetMessageRequest { session_id, message_id };
     // Without an answer, the words have an unknown speaker.
-    let found = client.call(request).await;
-    let message = found.ok().and_then(|found| found.message);
+    let answer = client.call(request).await;
+    let message = answer.ok().and_then(|answer| answer.message);
     page.begin(&words.message_id, message.map_or("somebody".to_owned(), |message| speaker(&message)));
 }
 

@@ -208,8 +208,8 @@ impl Reply {
         loop {
             let writer = self.writer.get_or_insert_with(|| Writer::open(self.client.clone()));
             let Some(frame) = self.frames.get(writer.given) else { return Ok(()) };
-            let given = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
-            if attempts.within(given).await? {
+            let sending = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
+            if attempts.within(sending).await? {
                 writer.given += 1;
                 continue;
             }

@@ -171,13 +171,13 @@ impl OpenStores {
             return Ok(Self::Files(Box::new(hosted)));
         };
         let registry = Registry::open(database, config.cluster.shards, setup.clock.clone()).await?;
-        let held = store::claim_directory(&config.data_dir).await?;
+        let directory_claim = store::claim_directory(&config.data_dir).await?;
         let own = || {
             let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
             listening.tcp.clone().unwrap_or_else(|| format!("unix:{}", socket.display()))
         };
         let address = config.cluster.advertise.clone().unwrap_or_else(own);
-        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup).await?), held))
+        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup).await?), directory_claim))
     }
 
     /// What answers calls.

@@ -335,8 +335,9 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     exposition.figure(STALLED, traffic.stalled_answer_count);
     exposition.figure(DROPPED, traffic.dropped_connection_count);
     exposition.figure(UNWRITTEN, traffic.unwritten_line_count);
-    let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
-    exposition.family(HELD, Scale::Whole, held.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
+    let reserved =
+        [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
+    exposition.family(HELD, Scale::Whole, reserved.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
     exposition.figure(SESSIONS, info.session_count);
     exposition.figure(DUE, info.due_session_count);
     exposition.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));

@@ -121,9 +121,9 @@ async fn check(
     ];
     let server = daemon.address.to_string();
     let kept = if keep {
-        let kept = farewell(&daemon, session_id);
+        let farewell_lines = farewell(&daemon, session_id);
         daemon.keep();
-        kept
+        farewell_lines
     } else {
         drop(client);
         checks.push(checks::stopped(daemon.stop().await?));
@@ -254,8 +254,8 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     for (index, message) in view.messages.iter().enumerate() {
         if message.kind() == pb::ContextMessageKind::Summary {
             lines.push(format!("  {}", heading(message)));
-            let words = message.parts.iter().filter_map(|part| part.part.as_ref());
-            let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+            let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
+            let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
             lines.extend(text.iter().take(SUMMARY_LINES).map(|line| format!("    {line}")));
             if text.len() > SUMMARY_LINES {
                 lines.push(format!("    … {} more", count((text.len() - SUMMARY_LINES) as i64, "line")));
@@ -270,8 +270,8 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
 }
 
 fn in_a_line(message: &pb::ContextMessage) -> String {
-    let words = message.parts.iter().filter_map(|part| part.part.as_ref());
-    let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+    let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
+    let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
     one_line(&format!("{}: {}", heading(message), text.join(" ")))
 }
 

@@ -165,7 +165,7 @@ impl Row {
 
 /// Cells of a line: the summaries of one summarizer at one size under all presets.
 fn cells(rows: &[&Row]) -> Vec<String> {
-    let kept = |of: &dyn Fn(&Row) -> Option<KeptShare>| {
+    let share_cell = |of: &dyn Fn(&Row) -> Option<KeptShare>| {
         KeptShare::cell(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>())
     };
     let presets: BTreeSet<&str> = rows.iter().filter_map(|row| row.preset.as_deref()).collect();
@@ -177,14 +177,14 @@ fn cells(rows: &[&Row]) -> Vec<String> {
             several => format!("{several} presets"),
         },
         span(rows.iter().map(|row| row.tokens)),
-        kept(&|row| Some(row.named)),
+        share_cell(&|row| Some(row.named)),
     ];
-    cells.extend(KINDS.iter().map(|kind| kept(&|row| row.kept.get(kind).copied())));
-    cells.push(kept(&|row| Some(row.precision)));
+    cells.extend(KINDS.iter().map(|kind| share_cell(&|row| row.kept.get(kind).copied())));
+    cells.push(share_cell(&|row| Some(row.precision)));
     cells.push(format!("{} %", span(rows.iter().map(|row| row.lists_percent))));
     cells.push(span(rows.iter().map(|row| row.contradictions.len())));
     cells.push(span(rows.iter().filter_map(|row| row.next_age)));
-    cells.push(kept(&|row| row.named_or_expandable));
+    cells.push(share_cell(&|row| row.named_or_expandable));
     cells
 }
 

@@ -37,7 +37,7 @@ impl Player {
         ids: &mut Ids,
     ) -> anyhow::Result<()> {
         let there = self.known_entries(&session.session_id).await?;
-        let mut held = View::default();
+        let mut view = View::default();
         for Turn { edit, message } in turns {
             let own = message.client_id.clone().unwrap_or_default();
             if let Some(id) = there.get(&own) {
@@ -52,11 +52,11 @@ impl Player {
             }
             let is_reply = message.role() == pb::Role::Assistant && message.kind() == pb::MessageKind::Normal;
             if is_reply {
-                held = self.ask(&session.session_id, held).await?;
+                view = self.ask(&session.session_id, view).await?;
             }
             self.append(&session.session_id, vec![message], ids).await?;
             if is_reply {
-                self.note_view(&session.session_id, &own, &held)?;
+                self.note_view(&session.session_id, &own, &view)?;
             }
             if !self.pace.is_zero() {
                 tokio::time::sleep(self.pace).await;
@@ -72,7 +72,7 @@ impl Player {
             page_size: PAGE_SIZE,
             ..pb::ListMessagesRequest::default()
         };
-        let mut known = Ids::new();
+        let mut entries = Ids::new();
         let mut pages = self.client.pages(request);
         while let Some(page) = pages.next().await? {
             // Messages that a fork inherited belong to another session; this import does not write them.
@@ -82,10 +82,10 @@ impl Player {
                 if message.parts.iter().any(|part| part.erased) {
                     self.erased.insert(client_id.clone());
                 }
-                known.insert(client_id, message.message_id);
+                entries.insert(client_id, message.message_id);
             }
         }
-        Ok(known)
+        Ok(entries)
     }
 
     /// Requests the view as an agent does before a reply. If it does not fit, the request waits for the pending

@@ -155,18 +155,18 @@ fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &O
 
 /// The points that are visible at this size: of those in one column, the first, the lowest, the highest and the last.
 fn thin_points(points_drawn: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut kept = Vec::new();
+    let mut points_kept = Vec::new();
     for column in points_drawn.chunk_by(|(before, _), (after, _)| before.floor() == after.floor()) {
         let by_height = |(_, one): &&(f64, f64), (_, other): &&(f64, f64)| one.total_cmp(other);
         let extremes = [column.iter().min_by(by_height), column.iter().max_by(by_height)];
         for (at, point_drawn) in column.iter().enumerate() {
             let is_extreme = extremes.iter().flatten().any(|extreme| std::ptr::eq(*extreme, point_drawn));
             if at == 0 || at + 1 == column.len() || is_extreme {
-                kept.push(*point_drawn);
+                points_kept.push(*point_drawn);
             }
         }
     }
-    kept
+    points_kept
 }
 
 /// Draws the symbol of a compaction, with a tooltip.

@@ -71,8 +71,8 @@ impl Assignment {
     /// The assignment as a task for clients.
     fn task(&self, claim: &Claim, session: SessionId, sources: &[SourceMessage]) -> Task {
         let id = |revision: &i64| -> Option<MessageId> {
-            let found = sources.iter().find(|source| source.message.revision == *revision);
-            found.map(|source| source.message.id)
+            let source = sources.iter().find(|source| source.message.revision == *revision);
+            source.map(|source| source.message.id)
         };
         Task {
             session,

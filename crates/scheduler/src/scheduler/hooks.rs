@@ -359,11 +359,11 @@ async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, 
 /// The input up to a bound, and true if there was more. All of it is read, so that the writer does not block.
 async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
     let Some(mut from) = from else { return (Vec::new(), false) };
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    drop((&mut from).take(limit).read_to_end(&mut kept).await);
+    drop((&mut from).take(limit).read_to_end(&mut output).await);
     let more = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
-    (kept, more.is_ok_and(|more| more > 0))
+    (output, more.is_ok_and(|more| more > 0))
 }
 
 #[cfg(test)]

@@ -146,11 +146,11 @@ impl Scheduler {
     async fn recover_lost_jobs(&self, cancel: &CancellationToken) -> bool {
         let mut attempt = 1;
         loop {
-            let taken = tokio::select! {
+            let released = tokio::select! {
                 () = cancel.cancelled() => return false,
-                taken = recover::release_all(&self.store, &self.clock) => taken,
+                released = recover::release_all(&self.store, &self.clock) => released,
             };
-            match taken {
+            match released {
                 Ok(()) => {
                     self.handle.reports.readable();
                     return true;

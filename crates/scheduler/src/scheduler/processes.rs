@@ -65,17 +65,17 @@ fn kill_marked(mark: &str) {
     let wanted = format!("{VARIABLE}={mark}");
     for _ in 0..ROUNDS_MAX {
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
-        let found: Vec<Pid> = entries
+        let pids: Vec<Pid> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let id = entry.file_name().to_str()?.parse().ok()?;
                 has_variable(&entry.path(), wanted.as_bytes()).then(|| Pid::from_raw(id))?
             })
             .collect();
-        if found.is_empty() {
+        if pids.is_empty() {
             return;
         }
-        for process in found {
+        for process in pids {
             let _ = kill_process(process, Signal::KILL);
         }
     }

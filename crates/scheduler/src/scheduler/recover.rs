@@ -32,9 +32,9 @@ pub(super) async fn release_expired(
     is_running: impl Fn(i64) -> bool,
 ) -> Result<(), Error> {
     let now = clock.now();
-    let given = now..=now.plus_millis(limits::LEASE_MS);
+    let lease_ends = now..=now.plus_millis(limits::LEASE_MS);
     for (job, until) in store.jobs().running().await? {
-        if !given.contains(&until) && !is_running(job) {
+        if !lease_ends.contains(&until) && !is_running(job) {
             go_on(job, release(store, clock, job).await)?;
         }
     }

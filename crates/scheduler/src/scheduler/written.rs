@@ -75,8 +75,8 @@ impl Worker {
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
 pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
-    let kept = store.compactions().digest(covered.compaction).await?;
-    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
+    let stored_digest = store.compactions().digest(covered.compaction).await?;
+    if let Some(json) = stored_digest.filter(|json| Digest::from_json(json).is_some()) {
         return Ok(json);
     }
     let mut digest = Digest::default();

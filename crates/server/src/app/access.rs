@@ -270,9 +270,9 @@ impl TokenTable {
 impl AccessTokens {
     /// Keeps a token that was added to the store, and no longer those that ended.
     pub(super) fn add(&self, stored: StoredToken, now: Timestamp) {
-        let mut known = self.table();
-        known.tokens.retain(|_, entry| !entry.is_over(now));
-        known.tokens.insert(stored.token.id, stored.into());
+        let mut table = self.table();
+        table.tokens.retain(|_, entry| !entry.is_over(now));
+        table.tokens.insert(stored.token.id, stored.into());
     }
 
     /// Ends what a token opened, which is revoked in the store.
@@ -300,15 +300,15 @@ impl AccessTokens {
     /// Keeps these tokens, and no others. Of those that were known already, what they opened goes on, unless they are
     /// revoked now.
     pub(super) fn keep(&self, stored: Vec<StoredToken>) {
-        let mut known = self.table();
-        let mut before = std::mem::take(&mut known.tokens);
+        let mut table = self.table();
+        let mut before = std::mem::take(&mut table.tokens);
         for stored in stored {
             let (id, is_revoked) = (stored.token.id, stored.token.revoke_time.is_some());
             let entry = before.remove(&id).unwrap_or_else(|| stored.into());
             if is_revoked {
                 entry.access.revoked.cancel();
             }
-            known.tokens.insert(id, entry);
+            table.tokens.insert(id, entry);
         }
         // A restored database may lack some.
         before.values().for_each(|gone| gone.access.revoked.cancel());
@@ -324,12 +324,12 @@ impl AccessTokens {
             Credentials::Secret(secret, address) => (secret, address),
         };
         let now = clock.present();
-        let mut known = self.table();
-        if let Some(access) = known.find(secret, now) {
+        let mut table = self.table();
+        if let Some(access) = table.find(secret, now) {
             return Ok(access);
         }
         let invalid = Error::new(Reason::AccessTokenInvalid, "the access token is unknown, revoked or over");
-        Err(known.count_failure(address, now, invalid))
+        Err(table.count_failure(address, now, invalid))
     }
 
     /// Counts a failed attempt of an address, and returns the error for it.
@@ -350,25 +350,25 @@ mod tests {
 
     #[test]
     fn failed_attempts_of_an_address_are_counted_by_the_minute() {
-        let mut known = TokenTable::default();
+        let mut table = TokenTable::default();
         let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        let allowed = (0..100).filter(|_| known.may_fail(one, at(0))).count();
+        let allowed = (0..100).filter(|_| table.may_fail(one, at(0))).count();
         assert_eq!(allowed, limits::FAILED_ATTEMPTS_A_MINUTE as usize);
-        assert!(known.may_fail(other, at(0)) && !known.may_fail(one, at(59)) && known.may_fail(one, at(60)));
+        assert!(table.may_fail(other, at(0)) && !table.may_fail(one, at(59)) && table.may_fail(one, at(60)));
         // A clock that was set back counts anew.
-        assert!(known.may_fail(one, at(-100)));
+        assert!(table.may_fail(one, at(-100)));
     }
 
     #[test]
     fn the_table_of_failing_addresses_is_bounded() {
-        let mut known = TokenTable::default();
+        let mut table = TokenTable::default();
         for number in 0..u32::try_from(limits::FAILING_ADDRESSES_MAX).expect("a number") {
-            assert!(known.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
+            assert!(table.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
         }
         let one_more = IpAddr::from([255, 0, 0, 1]);
-        assert!(!known.may_fail(one_more, at(1)));
-        assert!(known.may_fail(one_more, at(61)));
-        assert_eq!(known.failed.len(), 1);
+        assert!(!table.may_fail(one_more, at(1)));
+        assert!(table.may_fail(one_more, at(61)));
+        assert_eq!(table.failed.len(), 1);
     }
 
     #[test]
@@ -390,19 +390,19 @@ mod tests {
         };
         let (id, secret, stored) = entry(Some(at(10)));
         let (other_id, other_secret, other) = entry(None);
-        let mut known = TokenTable::default();
-        known.tokens.insert(id, stored.into());
-        known.tokens.insert(other_id, other.into());
-        assert!(known.find(&secret, at(9)).is_some() && known.find(&secret, at(10)).is_none());
+        let mut table = TokenTable::default();
+        table.tokens.insert(id, stored.into());
+        table.tokens.insert(other_id, other.into());
+        assert!(table.find(&secret, at(9)).is_some() && table.find(&secret, at(10)).is_none());
         let (_, random) = other_secret.rsplit_once('_').expect("a random part");
         let mixed = format!("{PREFIX}{}_{random}", id.0.simple());
         for wrong in [mixed.as_str(), "", "lh_", "lh_owner_", "lh_owner_x", &secret[..secret.len() - 1], random] {
-            assert!(known.find(wrong, at(0)).is_none(), "{wrong}");
+            assert!(table.find(wrong, at(0)).is_none(), "{wrong}");
         }
-        known.tokens[&other_id].access.revoked.cancel();
-        assert!(known.find(&other_secret, at(0)).is_none());
+        table.tokens[&other_id].access.revoked.cancel();
+        assert!(table.find(&other_secret, at(0)).is_none());
         let owner = new_owner_secret();
-        known.owner_hash = Some(blake3::hash(owner.as_bytes()));
-        assert!(known.find(&owner, at(0)).is_some_and(|access| access.is_owners()));
+        table.owner_hash = Some(blake3::hash(owner.as_bytes()));
+        assert!(table.find(&owner, at(0)).is_some_and(|access| access.is_owners()));
     }
 }

@@ -364,28 +364,28 @@ impl Messages<'_> {
             title,
             metadata_json,
         };
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(messages.len())?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for (message, received) in messages.into_iter().zip(received) {
-            let token_counts = token_counts(&known, &message).await?;
-            let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
+            let token_counts = token_counts(&cached, &message).await?;
+            let overflows = |finish| replay::overflow(&cached.policy, &cached.window, finish).is_some();
             let reports_overflow = message.finish.as_ref().is_some_and(overflows);
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
-            let view = self.given_view(&known, token).await?;
+            let view = self.given_view(&cached, token).await?;
             let mut message = message.checked(view);
             if let Some(finish) = &mut message.finish {
-                self.price(&known, (&message.provider, &message.model), finish);
+                self.price(&cached, (&message.provider, &message.model), finish);
             }
             entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.caller.store().history();
         let append = checked.with((entries, with));
-        let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
-        self.caller.history().fill_index(&known);
-        Ok(ScreenedAnswer::new(self.append_answer(receipt, &known, window.as_ref(), overflowed).await, found))
+        let receipt = history.append(cached.key, self.caller.requester(), expected_revision, append).await?;
+        self.caller.history().fill_index(&cached);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &cached, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
@@ -397,10 +397,10 @@ impl Messages<'_> {
         parts: Vec<OpenPart>,
     ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let parts = self.caller.check(parts)?;
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(parts.len())?;
-        let message = self.written_message(known.key, message).await?;
-        self.append_checked_parts(&known, message, parts).await
+        let message = self.written_message(cached.key, message).await?;
+        self.append_checked_parts(&cached, message, parts).await
     }
 
     async fn written_message(self, key: SessionKey, id: &str) -> Result<MessageId> {
@@ -429,11 +429,11 @@ impl Messages<'_> {
         message: MessageId,
         parts: Checked<Vec<OpenPart>>,
     ) -> Result<ScreenedAnswer<AppendAnswer>> {
-        let found = parts.findings().clone();
+        let findings = parts.findings().clone();
         let receipt =
             self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
-        let found = self.caller.with_hits(found, "drafts", &receipt.hits);
-        Ok(ScreenedAnswer::new(self.append_answer(receipt, known, None, false).await, found))
+        let findings = self.caller.with_hits(findings, "drafts", &receipt.hits);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, known, None, false).await, findings))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
@@ -448,15 +448,15 @@ impl Messages<'_> {
         if words.part.is_none() {
             validate::draft_kind(&words.kind)?;
         }
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(1)?;
-        let message = self.written_message(known.key, message).await?;
+        let message = self.written_message(cached.key, message).await?;
         let kind = words.kind.clone();
         let receipt =
-            self.caller.store().history().append_draft(known.key, &self.caller.requester(), message, words).await?;
-        self.announce(known.key, message, kind, &receipt);
-        let found = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
-        Ok(ScreenedAnswer::new(receipt, found))
+            self.caller.store().history().append_draft(cached.key, &self.caller.requester(), message, words).await?;
+        self.announce(cached.key, message, kind, &receipt);
+        let findings = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
+        Ok(ScreenedAnswer::new(receipt, findings))
     }
 
     /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
@@ -487,23 +487,23 @@ impl Messages<'_> {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
         }
-        let known = self.caller.known(session).await?;
-        let message = self.written_message(known.key, message).await?;
-        let reports_overflow = replay::overflow(&known.policy, &known.window, &sent).is_some();
-        let view = self.given_view(&known, sent.view.as_deref()).await?;
+        let cached = self.caller.known(session).await?;
+        let message = self.written_message(cached.key, message).await?;
+        let reports_overflow = replay::overflow(&cached.policy, &cached.window, &sent).is_some();
+        let view = self.given_view(&cached, sent.view.as_deref()).await?;
         let mut finish = sent.clone().into_parts().0.with_view(view);
         if finish.usage.is_some_and(|usage| usage.cost_usd.is_none()) {
-            let (provider, model) = match self.caller.store().history().author(known.key, &message.to_string()).await {
+            let (provider, model) = match self.caller.store().history().author(cached.key, &message.to_string()).await {
                 Err(store::Error::NotFound { .. }) => Default::default(),
                 author => author?,
             };
-            self.price(&known, (&provider, &model), &mut finish);
+            self.price(&cached, (&provider, &model), &mut finish);
         }
         let seal = sent.with(Seal { finish, reports_overflow });
-        let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
-        self.caller.history().fill_index(&known);
-        let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
-        Ok(ScreenedAnswer::new(self.append_answer(receipt, &known, window.as_ref(), reports_overflow).await, found))
+        let receipt = self.caller.store().history().finish(cached.key, self.caller.requester(), message, seal).await?;
+        self.caller.history().fill_index(&cached);
+        let findings = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &cached, window.as_ref(), reports_overflow).await, findings))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
@@ -640,11 +640,11 @@ impl Messages<'_> {
         }
         let (message, keeps_erased) = (message.to_owned(), keep_erased);
         let edit = self.caller.check(store::NewEdit { message, parts, metadata_json, keeps_erased })?;
-        let found = edit.findings().clone();
+        let findings = edit.findings().clone();
         let key = self.caller.session_key(session).await?;
         self.caller.count_append(1)?;
         let history = self.caller.store().history();
-        Ok(ScreenedAnswer::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
+        Ok(ScreenedAnswer::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, findings))
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds

@@ -52,11 +52,11 @@ impl Approvals<'_> {
     /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
     pub async fn request(self, session: &str, question: Question) -> Result<ScreenedAnswer<(Approval, Receipt)>> {
         let question = self.caller.check(question)?;
-        let found = question.findings().clone();
+        let findings = question.findings().clone();
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().runs().request_approval(key, self.caller.requester(), question).await?;
         let approval = self.caller.store().runs().approval(key, ApprovalId(receipt_id(&receipt)?)).await;
-        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), found))
+        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), findings))
     }
 
     /// Answers a question, once. Returns it with the answer.

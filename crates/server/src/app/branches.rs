@@ -35,11 +35,11 @@ impl<'a> Messages<'a> {
     ) -> Result<ScreenedAnswer<Receipt>> {
         let (field, text) = ("branch_summary.instructions", instructions.to_owned());
         let sent = self.caller.check(InputText { field, text, check: validate::instructions })?;
-        let found = sent.findings().clone();
+        let findings = sent.findings().clone();
         let message = to.into().message()?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(ScreenedAnswer::new(receipt, found));
+            return Ok(ScreenedAnswer::new(receipt, findings));
         }
         let after = match message {
             None => 0,
@@ -62,7 +62,7 @@ impl<'a> Messages<'a> {
         if plan.covered.is_empty() {
             let rewound =
                 self.caller.store().history().rewind(key, self.caller.requester(), unchanged, message, sent.with(None));
-            return Ok(ScreenedAnswer::new(rewound.await?, found));
+            return Ok(ScreenedAnswer::new(rewound.await?, findings));
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -96,7 +96,10 @@ impl<'a> Messages<'a> {
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
         let (history, summary) = (self.caller.store().history(), sent.with(Some(summary)));
-        Ok(ScreenedAnswer::new(history.rewind(key, self.caller.requester(), unchanged, message, summary).await?, found))
+        Ok(ScreenedAnswer::new(
+            history.rewind(key, self.caller.requester(), unchanged, message, summary).await?,
+            findings,
+        ))
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.

@@ -198,11 +198,11 @@ impl Compactions<'_> {
         let Some(position) = position else { return Ok(String::new()) };
         let key = self.caller.session_key(session).await?;
         let (source, _held) = self.caller.views().reserved_source(key, None).await?;
-        let found = source.messages.iter().find(|source| plan::slot(source) == position);
+        let boundary = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
         };
-        found.map(|source| source.message.id.to_string()).ok_or_else(gone)
+        boundary.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
@@ -274,14 +274,14 @@ impl Compactions<'_> {
     /// the session, or the refused request was for another window.
     async fn apply_named_window(self, key: SessionKey, overflow: &Overflow, tokens: Option<i64>) -> Result<()> {
         let Some(context) = tokens.filter(|_| overflow.window.is_none()) else { return Ok(()) };
-        let known = self.caller.store().sessions().get(key).await?.0.window;
-        let is_client = known.source == WindowSource::Client && known.input_max().is_some();
-        if is_client || known.context == context {
+        let window = self.caller.store().sessions().get(key).await?.0.window;
+        let is_client = window.source == WindowSource::Client && window.input_max().is_some();
+        if is_client || window.context == context {
             return Ok(());
         }
         // Other limits were those of a larger window.
-        let output = known.output.filter(|output| *output <= context / 4);
-        let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..known };
+        let output = window.output.filter(|output| *output <= context / 4);
+        let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..window };
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
@@ -410,16 +410,16 @@ impl Compactions<'_> {
 
     /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
     pub async fn get_with(self, id: &str, texts_of: i64) -> Result<Compaction> {
-        let mut found = self.get(id).await?;
+        let mut compaction = self.get(id).await?;
         let index =
             usize::try_from(texts_of).map_err(|_| Error::field("text_request_number", "must not be negative"))?;
         if index > 0
-            && let Some(request) = found.requests.get_mut(index - 1)
-            && let Some(with_texts) = self.caller.store().compactions().request(found.id, texts_of).await?
+            && let Some(request) = compaction.requests.get_mut(index - 1)
+            && let Some(with_texts) = self.caller.store().compactions().request(compaction.id, texts_of).await?
         {
             *request = with_texts;
         }
-        Ok(found)
+        Ok(compaction)
     }
 
     /// A page of a session's compactions, newest first.
@@ -456,8 +456,8 @@ impl Compactions<'_> {
             rows.pop();
         }
         let next = rows.last().filter(|_| more).map(|(row, ..)| self.caller.page_token(*row, &scope));
-        let found = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
-        Ok((found, next.unwrap_or_default()))
+        let requests = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
+        Ok((requests, next.unwrap_or_default()))
     }
 
     /// Confirms a compaction that waits for confirmation, so that it begins.

@@ -179,16 +179,16 @@ impl Views<'_> {
         // If shortening removed nothing, the view is the session's own.
         // Nor is one in another form, and its usage is no measure of the session's own.
         let is_other = is_other_form || (shortens && whole_hash != hash);
-        let given = GivenView { revision: source.at, hash, window, shortened: is_other };
-        let token = view_token::write(self.caller.store().view_key(), source.id, &given);
+        let given_view = GivenView { revision: source.at, hash, window, shortened: is_other };
+        let token = view_token::write(self.caller.store().view_key(), source.id, &given_view);
         let mut context = Context {
             revision: source.at,
             hash,
             token,
             known_count,
-            context_tokens: session.fold.context_tokens(&given.window),
+            context_tokens: session.fold.context_tokens(&given_view.window),
             estimated_tokens: session.fold.view.estimated_tokens,
-            window_tokens: given.window.context,
+            window_tokens: given_view.window.context,
             fits,
             over_window,
             usage_doubt: session.fold.usage_doubt(),

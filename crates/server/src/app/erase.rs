@@ -125,17 +125,17 @@ impl Content<'_> {
     /// The sessions that work for one, as far as the caller sees them: those that stay, or all that go with it.
     async fn sub_agents(self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
         let most = limits::ERASE_TREE_MAX;
-        let mut found = Vec::new();
+        let mut sub_agents = Vec::new();
         for sub_agent in self.caller.store().erasures().sub_agents(key, most + 1).await? {
             if (tree || !sub_agent.is_erased) && self.caller.sees(sub_agent.key).await? {
-                found.push(sub_agent);
+                sub_agents.push(sub_agent);
             }
         }
-        if tree && found.len() > most {
-            return Err(Error::limit("sessions of one tree", most, found.len()));
+        if tree && sub_agents.len() > most {
+            return Err(Error::limit("sessions of one tree", most, sub_agents.len()));
         }
-        found.truncate(most);
-        Ok(found)
+        sub_agents.truncate(most);
+        Ok(sub_agents)
     }
 }
 

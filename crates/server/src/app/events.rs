@@ -165,8 +165,8 @@ impl Frame {
             Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
-                let words: usize = open.drafts.iter().map(|draft| draft.text.len()).sum();
-                store::message_bytes(&open.message) + words
+                let draft_bytes: usize = open.drafts.iter().map(|draft| draft.text.len()).sum();
+                store::message_bytes(&open.message) + draft_bytes
             }
             Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
             Self::DraftDelta { delta, .. } => delta.delta.len() + EVENT_BYTES,
@@ -395,8 +395,8 @@ impl EventStream {
 
     /// The id of the session of a delta; none if the stream does not include that session.
     async fn followed_session(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
-        let known = self.sessions.get(&key).copied();
-        if known.is_none() && !self.all_sessions {
+        let known_id = self.sessions.get(&key).copied();
+        if known_id.is_none() && !self.all_sessions {
             return Ok(None);
         }
         if let Some(visibility) = &self.visibility
@@ -404,7 +404,7 @@ impl EventStream {
         {
             return Ok(None);
         }
-        if let Some(session) = known {
+        if let Some(session) = known_id {
             return Ok(Some(session));
         }
         let (session, _) = self.app.store().sessions().get(key).await?;
@@ -514,7 +514,7 @@ impl<'a> Events<'a> {
             steps.extend(prompts.into_iter().map(|prompt| SnapshotStep::Prompt(key, prompt)));
             steps.extend(approvals.into_iter().map(|approval| SnapshotStep::Approval(key, approval)));
         }
-        let held = (!steps.is_empty())
+        let reservation = (!steps.is_empty())
             .then(|| self.caller.views().count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
         let scope = self.scope(request.root.as_deref(), request.project.as_deref()).await?;
         let visibility = scope.or_else(|| self.caller.visibility_of_events(!sessions.is_empty()));
@@ -543,7 +543,7 @@ impl<'a> Events<'a> {
             presence,
             _watching: watching,
             snapshot: steps,
-            held,
+            held: reservation,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
@@ -613,8 +613,8 @@ impl<'a> Events<'a> {
     /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
     /// deltas, and the events that close the drafts.
     async fn open_message(self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
-        let found = self.caller.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
-        let message = found.into_iter().next();
+        let messages = self.caller.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
+        let message = messages.into_iter().next();
         let message =
             message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {position}")))?;
         let drafts = self.caller.store().history().drafts(message.id).await?;

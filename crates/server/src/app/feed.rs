@@ -68,10 +68,10 @@ async fn read_frames(
         };
         let ends = read.is_err();
         slot.send(read.map(|frame| {
-            let held = budget.hold(frame.bytes());
+            let reservation = budget.hold(frame.bytes());
             // The transport waits for the client, so the transport's holder is the one that gives up.
-            held.exempt();
-            (frame, held)
+            reservation.exempt();
+            (frame, reservation)
         }));
         if ends {
             return;

@@ -67,7 +67,7 @@ impl Prompts<'_> {
         let rewind = rewind.map(RewindTo::end).transpose()?;
         let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
         let new = self.caller.check(new)?;
-        let found = new.findings().clone();
+        let findings = new.findings().clone();
         if new.rewind.is_some() && new.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_))) {
             return Err(Error::field("rewind", "does not go with results of tools"));
         }
@@ -75,7 +75,7 @@ impl Prompts<'_> {
         self.caller.count_append(1)?;
         let receipt =
             self.caller.store().runs().submit_prompt(key, self.caller.requester(), expected_revision, new).await?;
-        Ok(ScreenedAnswer::new((PromptId(receipt_id(&receipt)?), receipt), found))
+        Ok(ScreenedAnswer::new((PromptId(receipt_id(&receipt)?), receipt), findings))
     }
 
     /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.

@@ -111,8 +111,8 @@ impl Quotas {
         let most = i64::from(rate) * SECOND;
         let left = left.saturating_add(passed.saturating_mul(i64::from(rate))).min(most);
         let is_enough = left >= SECOND;
-        let taken = i64::try_from(count.max(1)).unwrap_or(i64::MAX).saturating_mul(SECOND);
-        used.appends = (if is_enough { left.saturating_sub(taken) } else { left }, now);
+        let cost = i64::try_from(count.max(1)).unwrap_or(i64::MAX).saturating_mul(SECOND);
+        used.appends = (if is_enough { left.saturating_sub(cost) } else { left }, now);
         if is_enough {
             return Ok(());
         }

@@ -143,7 +143,7 @@ impl<'r> Examination<'r> {
         };
         let hours = |time: Duration| time.as_secs() / 3_600;
         let (age, idle) = (since(candidate.create_time), since(candidate.update_time));
-        let mut found = None;
+        let mut exceeded = None;
         for (rule, seen) in &mut self.rules {
             if rule.label.as_ref().is_some_and(|label| !candidate.labels.contains(label)) {
                 continue;
@@ -157,9 +157,9 @@ impl<'r> Examination<'r> {
                 rule.bytes.filter(|most| *seen > *most).map(|_| RetentionReason::Bytes)
             };
             // Every rule counts the session, whichever takes it.
-            found = found.or(reason.map(|reason| (*rule, reason)));
+            exceeded = exceeded.or(reason.map(|reason| (*rule, reason)));
         }
-        found
+        exceeded
     }
 
     /// The session, if it is to go.

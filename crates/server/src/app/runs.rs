@@ -50,9 +50,9 @@ pub struct ListRuns {
 fn lease_ms(lease: Option<Duration>) -> Result<i64> {
     let Some(lease) = lease else { return Ok(limits::RUN_LEASE_MS_DEFAULT) };
     let (least, most) = (limits::RUN_LEASE_MS_MIN, limits::RUN_LEASE_MS_MAX);
-    let given = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-    if (least..=most).contains(&given) {
-        return Ok(given);
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    if (least..=most).contains(&lease_ms) {
+        return Ok(lease_ms);
     }
     Err(Error::field("lease_timeout", format!("is not between {} and {} seconds", least / 1_000, most / 1_000)))
 }
@@ -85,9 +85,9 @@ impl Runs<'_> {
 
     /// The run of a session with this number.
     pub(super) async fn run_at_epoch(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
-        let found = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
-        let found = found.into_iter().next().filter(|run| run.epoch == epoch);
-        found.ok_or_else(|| {
+        let runs = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
+        let run = runs.into_iter().next().filter(|run| run.epoch == epoch);
+        run.ok_or_else(|| {
             Error::new(super::Reason::RunNotFound, format!("the session has no run {epoch}")).with("run_id", epoch)
         })
     }
@@ -102,9 +102,9 @@ impl Runs<'_> {
         let has_failed = failure.is_some();
         let text = failure.unwrap_or_default();
         let failure = self.caller.check(InputText { field: "failure", text, check: validate::failure })?;
-        let words = failure.with(has_failed.then(|| failure.text.clone()));
+        let failure_text = failure.with(has_failed.then(|| failure.text.clone()));
         let key = self.caller.session_key(session).await?;
-        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, words).await?;
+        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, failure_text).await?;
         Ok(ScreenedAnswer::new((Error::answer(self.run_of(&receipt).await)?, receipt), failure.into_parts().1))
     }
 

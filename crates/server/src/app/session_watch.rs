@@ -224,8 +224,8 @@ impl SessionWatch {
         while !self.changed.is_empty() && bytes < limits::EVENT_FRAME_BYTES {
             let chunk: Vec<ChangedSession> = self.changed.drain(..self.changed.len().min(CHUNK)).collect();
             let ids: Vec<SessionId> = chunk.iter().map(|changed| changed.id).collect();
-            let found = self.caller.store().sessions().current(&self.list.filter, &ids).await?;
-            for (changed, (key, listed)) in chunk.into_iter().zip(found) {
+            let listed_sessions = self.caller.store().sessions().current(&self.list.filter, &ids).await?;
+            for (changed, (key, listed)) in chunk.into_iter().zip(listed_sessions) {
                 match listed {
                     Some(listed) => {
                         bytes += bytes_of(&listed);

@@ -290,9 +290,9 @@ impl Sessions<'_> {
         } else {
             start_policy(&new.preset, &new.policy_json)?
         };
-        let given = new.policy_json.is_empty().then(|| start.clone());
+        let preset_policy = new.policy_json.is_empty().then(|| start.clone());
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
-        fits(&policy, given.as_ref(), &new.window)?;
+        fits(&policy, preset_policy.as_ref(), &new.window)?;
         let parent = match &new.parent {
             Some(parent) => Some(self.caller.session_key(parent).await?),
             None => None,
@@ -463,12 +463,12 @@ impl Sessions<'_> {
                 start
             }
         };
-        let given = change.policy_json.is_none().then(|| start.clone());
+        let preset_policy = change.policy_json.is_none().then(|| start.clone());
         let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
         let policy = self.usable(policy)?;
         match &change.window {
-            Some(window) => fits(&policy, given.as_ref(), window)?,
-            None => fits(&policy, given.as_ref(), &self.caller.store().sessions().get(key).await?.0.window)?,
+            Some(window) => fits(&policy, preset_policy.as_ref(), window)?,
+            None => fits(&policy, preset_policy.as_ref(), &self.caller.store().sessions().get(key).await?.0.window)?,
         }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)

@@ -263,10 +263,10 @@ impl SummaryTasks<'_> {
     /// committed next.
     pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<ScreenedAnswer<Compaction>> {
         let reply = self.caller.check(reply)?;
-        let found = reply.findings().clone();
+        let findings = reply.findings().clone();
         let (compaction, token) = self.checked_claim(hold).await?;
         self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Ok(ScreenedAnswer::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
+        Ok(ScreenedAnswer::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, findings))
     }
 
     /// Releases a leased task without a summary.

@@ -190,10 +190,10 @@ impl Messages<'_> {
         // Begins before the message is looked at: what ends it after that is seen.
         let events = self.events_that_end(key);
         let (message, opened) = self.open_to_write(&session, key, target).await?;
-        let mut found = Findings::default();
+        let mut findings = Findings::default();
         let (newest, closed) = match opened {
             Ok(opened) => {
-                found.join(opened.secrets);
+                findings.join(opened.secrets);
                 (opened.answer, None)
             }
             // An end that is sent again gets its first answer, whatever has become of the message.
@@ -207,7 +207,7 @@ impl Messages<'_> {
             message,
             request_id,
             newest,
-            found,
+            found: findings,
             drafts: Vec::new(),
             closed,
             events,
@@ -241,8 +241,8 @@ impl Messages<'_> {
                     }
                     Ok(known) => secrets = known.secrets,
                     Err(error) if closes(error.reason) => {
-                        let found = self.caller.store().history().id(key, &client_id).await;
-                        return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
+                        let message_id = self.caller.store().history().id(key, &client_id).await;
+                        return message_id.map(|id| (id, Err(error.clone()))).map_err(|_| error);
                     }
                     Err(error) => return Err(error),
                 }
@@ -381,7 +381,7 @@ impl OpenWrite {
         if let Some(kind) = &kind {
             validate::draft_kind(kind)?;
         }
-        let known = match self.drafts.iter().position(|known| known.client_id == client_id) {
+        let draft = match self.drafts.iter().position(|draft| draft.client_id == client_id) {
             Some(index) => &mut self.drafts[index],
             None => {
                 let kind = kind.clone().unwrap_or_default();
@@ -390,12 +390,12 @@ impl OpenWrite {
                 &mut self.drafts[last]
             }
         };
-        if kind.is_some_and(|kind| !kind.is_like(&known.kind)) {
+        if kind.is_some_and(|kind| !kind.is_like(&draft.kind)) {
             return Err(store::Error::ClientIdReused { client_id }.into());
         }
-        let offset = offset.unwrap_or(known.end);
-        known.end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        Ok(NewDraftText { part: None, client_id: Some(client_id), kind: known.kind.clone(), offset, delta })
+        let offset = offset.unwrap_or(draft.end);
+        draft.end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        Ok(NewDraftText { part: None, client_id: Some(client_id), kind: draft.kind.clone(), offset, delta })
     }
 
     /// Waits until the tenant may make an append of this many parts or pieces. Refuses a writer whose access has ended
@@ -443,8 +443,8 @@ impl OpenWrite {
         let appended = async {
             let parts = self.caller.check(parts)?;
             self.may_write(parts.len()).await?;
-            let known = self.caller.known(&self.session).await?;
-            self.caller.messages().append_checked_parts(&known, self.message, parts).await
+            let cached = self.caller.known(&self.session).await?;
+            self.caller.messages().append_checked_parts(&cached, self.message, parts).await
         };
         let appended = appended.await.map_err(|error: Error| self.with_place(error, None))?;
         self.note(appended);
@@ -492,13 +492,13 @@ impl OpenWrite {
     /// written last if none is named.
     fn with_place(&self, error: Error, draft: Option<&str>) -> Error {
         let error = error.with("message_id", self.message);
-        let known = match draft {
-            Some(name) => self.drafts.iter().find(|known| known.client_id == name),
-            None => self.drafts.iter().rev().find(|known| known.written.is_some()),
+        let known_draft = match draft {
+            Some(name) => self.drafts.iter().find(|known_draft| known_draft.client_id == name),
+            None => self.drafts.iter().rev().find(|known_draft| known_draft.written.is_some()),
         };
-        let Some(known) = known else { return error };
-        let error = error.with("client_id", &known.client_id);
-        match &known.written {
+        let Some(known_draft) = known_draft else { return error };
+        let error = error.with("client_id", &known_draft.client_id);
+        match &known_draft.written {
             // Nothing is left of the draft.
             _ if error.reason == Reason::SecretRefused => error,
             Some(receipt) if !error.metadata.contains_key("length_bytes") => error.with("length_bytes", receipt.length),

@@ -63,8 +63,8 @@ impl Channels {
     }
 
     fn channel(&self, address: &str) -> Result<Channel, tonic::transport::Error> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(channel) = known.get(address) {
+        let mut channels = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
         let mut endpoint = Endpoint::from_shared(address.to_owned())?
@@ -84,7 +84,7 @@ impl Channels {
             })?;
         }
         let channel = endpoint.connect_lazy();
-        known.insert(address.to_owned(), channel.clone());
+        channels.insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
 

@@ -220,10 +220,10 @@ impl Cluster {
     /// The answer of the shard with a compaction: of the first that knows it. To ask the others changes nothing there.
     async fn at_compaction(&self, mut call: Call) -> Result<Response<Body>, Status> {
         let FirstField { id } = call.opened.as_message();
-        let known = self.compactions.get(&id);
-        let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known.as_deref());
+        let known_shard = self.compactions.get(&id);
+        let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known_shard.as_deref());
         let mut missed = None;
-        for shard in known.iter().map(|shard| shard.to_string()).chain(others) {
+        for shard in known_shard.iter().map(|shard| shard.to_string()).chain(others) {
             let answer = self.answer_at(&shard, &call.head, &mut call.opened).await;
             match reason(answer.headers()) {
                 Some(reason) if is_missing(&reason) => missed = missed.or(Some(answer)),

@@ -34,14 +34,16 @@ fn doubled_pause(first: Duration, attempts: u32, longest: Duration) -> Duration 
 impl OpenFailures {
     pub(super) fn note(&mut self, shard: &str, error: &impl ToString) {
         let now = Instant::now();
-        let known = self.shards.remove(shard);
+        let earlier = self.shards.remove(shard);
         let error = error.to_string();
-        let failure = match known {
+        let failure = match earlier {
             // Nobody else can open it: it stays as long as it would have.
-            Some(known) if now < known.held_until => OpenFailure { error, tries: known.tries + 1, last: now, ..known },
-            known => {
+            Some(earlier) if now < earlier.held_until => {
+                OpenFailure { error, tries: earlier.tries + 1, last: now, ..earlier }
+            }
+            earlier => {
                 self.left = self.left.saturating_add(1);
-                let left = known.map_or(1, |known| known.left.saturating_add(1));
+                let left = earlier.map_or(1, |earlier| earlier.left.saturating_add(1));
                 let (first, longest) = limits::SHARD_FAILURE_MS;
                 let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
                 let hold = doubled_pause(first, left.max(self.left), longest);
@@ -60,9 +62,10 @@ impl OpenFailures {
     /// The shards that are left to others for now.
     pub(super) fn current(&self) -> Vec<ShardFailure> {
         let now = Instant::now();
-        let held = self.shards.iter().filter(|(_, failure)| now < failure.held_until);
-        let mut current: Vec<ShardFailure> =
-            held.map(|(shard, failure)| ShardFailure { shard: shard.clone(), error: failure.error.clone() }).collect();
+        let open_failures = self.shards.iter().filter(|(_, failure)| now < failure.held_until);
+        let mut current: Vec<ShardFailure> = open_failures
+            .map(|(shard, failure)| ShardFailure { shard: shard.clone(), error: failure.error.clone() })
+            .collect();
         current.sort_unstable_by(|one, other| one.shard.cmp(&other.shard));
         current
     }

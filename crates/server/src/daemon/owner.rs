@@ -51,15 +51,15 @@ pub(super) fn secret(data_dir: &Path) -> Result<String, Error> {
 fn read_secret(path: &Path) -> io::Result<Result<String, String>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Ok(Err("it is no file".to_owned()));
     }
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & OTHERS != 0 {
-        let mode = found.mode() & 0o777;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & OTHERS != 0 {
+        let mode = metadata.mode() & 0o777;
         return Ok(Err(format!(
             "others may read it (uid {}, mode {mode:o}): it must be the daemon's alone: chmod 600 {}",
-            found.uid(),
+            metadata.uid(),
             path.display()
         )));
     }

@@ -312,7 +312,7 @@ impl Shards {
         let daemon = self.cluster.me().id.clone();
         let acknowledged = Arc::clone(self.acknowledged.entry(shard.clone()).or_default());
         async move {
-            let taken = async {
+            let opened_store = async {
                 let of = Arc::new(Shard::new(&database, &shard)?.with_acknowledged(acknowledged));
                 let place = ShardPlace { shard: of, directory, keys, ttl: lease, readers };
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
@@ -330,8 +330,8 @@ impl Shards {
                 }
                 Ok(Some(hosted))
             };
-            let taken = taken.await;
-            ShardChange::Taken(shard, taken)
+            let opened_store = opened_store.await;
+            ShardChange::Taken(shard, opened_store)
         }
     }
 

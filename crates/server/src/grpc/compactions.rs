@@ -98,9 +98,12 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
-        let found = caller.compactions().get_with(&compaction_id, text_request_number.into()).await?;
-        let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
-        Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
+        let compaction_found = caller.compactions().get_with(&compaction_id, text_request_number.into()).await?;
+        let summary_requests = compaction_found.requests.iter().cloned().map(summary_request).collect();
+        Ok(Response::new(pb::GetCompactionResponse {
+            compaction: Some(compaction(compaction_found)),
+            summary_requests,
+        }))
     }
 
     async fn list_compactions(

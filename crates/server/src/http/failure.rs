@@ -113,8 +113,8 @@ impl From<Status> for Failure {
 
 /// The JSON of a status, with its details as far as they can be read.
 fn body(status: &Status) -> Json {
-    let known = DynamicMessage::decode(protocol::STATUS.clone(), status.details());
-    let mut message = known.unwrap_or_else(|_| DynamicMessage::new(protocol::STATUS.clone()));
+    let decoded = DynamicMessage::decode(protocol::STATUS.clone(), status.details());
+    let mut message = decoded.unwrap_or_else(|_| DynamicMessage::new(protocol::STATUS.clone()));
     message.set_field_by_name("code", Value::I32(status.code().into()));
     message.set_field_by_name("message", Value::String(status.message().to_owned()));
     serde_json::to_value(&message).unwrap_or_else(|_| {

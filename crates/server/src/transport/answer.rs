@@ -181,7 +181,7 @@ impl AnswerBody {
         traffic: &Arc<Traffic>,
         (span, begun): (Span, Instant),
     ) -> Self {
-        let held = Arc::new(traffic.answers.hold(0));
+        let reservation = Arc::new(traffic.answers.hold(0));
         let rest =
             Rest { body: Some(body), data: Bytes::new(), cursor_ahead: None, cursor: None, full: None, cut_off: None };
         let is_whole = rest.body.as_ref().is_some_and(|body| body.size_hint().exact().is_some());
@@ -193,7 +193,7 @@ impl AnswerBody {
                 traffic: traffic.clone(),
                 delivery,
                 trailers,
-                held,
+                held: reservation,
                 unwritten: UnwrittenBytes::default(),
                 cut_off_ms: AtomicU64::new(0),
                 rest: Mutex::new(rest),
@@ -232,8 +232,8 @@ impl AnswerBody {
                 std::task::ready!(full.as_mut().poll(context));
                 rest.full = None;
             } else if answer.held.has_to_wait() {
-                let held = answer.held.clone();
-                rest.full = Some(Box::pin(async move { held.wait_while_full().await }));
+                let reservation = answer.held.clone();
+                rest.full = Some(Box::pin(async move { reservation.wait_while_full().await }));
                 continue;
             }
             let Some(body) = &mut rest.body else { return Poll::Ready(None) };

@@ -67,18 +67,18 @@ impl Meter {
         let mut has_begun = false;
         while !data.is_empty() {
             if self.left > 0 {
-                let taken = self.left.min(data.len());
-                self.left -= taken;
-                data = &data[taken..];
+                let count = self.left.min(data.len());
+                self.left -= count;
+                data = &data[count..];
                 if self.left == 0 {
                     self.prefix.clear();
                 }
                 continue;
             }
             has_begun |= self.prefix.is_empty();
-            let taken = (PREFIX_BYTES - self.prefix.len()).min(data.len());
-            self.prefix.extend_from_slice(&data[..taken]);
-            data = &data[taken..];
+            let count = (PREFIX_BYTES - self.prefix.len()).min(data.len());
+            self.prefix.extend_from_slice(&data[..count]);
+            data = &data[count..];
             if self.prefix.len() < PREFIX_BYTES {
                 break;
             }

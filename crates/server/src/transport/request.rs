@@ -116,41 +116,41 @@ pub(super) async fn admit(
 ) -> Result<MessageBody, Error> {
     let memory = |held: Arc<Reservation>| RequestMemory::of(held, &traffic.requests);
     if class == RequestClass::Open {
-        let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
+        let reservation = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let size = Size { left: None, step: 1, is_short: false };
-        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, None, closing));
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(reservation), size, None, closing));
     }
     if class == RequestClass::Strangers {
-        let held = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
+        let reservation = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
         let deadline = Deadline::after(limits::STRANGER_REQUEST_MS_MAX);
         let size = Size::new(class, limits::STRANGER_REQUEST_BYTES_MAX);
-        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, Some(deadline), closing));
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(reservation), size, Some(deadline), closing));
     }
     let deadline = Deadline::after(limits::REQUEST_MS_MAX);
-    let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
+    let mut reservation = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
     let mut first = Bytes::new();
     let (length, sent) = match announced_length(head, &stream) {
         Some(length) => (length, length),
         None => {
             first = tokio::select! {
                 biased;
-                first = read_prefix(&mut stream, &held) => first,
-                error = broken(memory(held.clone()), Some(deadline), closing.clone()) => return Err(error),
+                first = read_prefix(&mut stream, &reservation) => first,
+                error = broken(memory(reservation.clone()), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
     };
     if length <= limits::SMALL_REQUEST_BYTES {
-        held.touch();
-        held.resize(length.max(limits::REQUEST_BYTES_MIN));
+        reservation.touch();
+        reservation.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        held = Arc::new(large(length, traffic.requests.clone(), closing.clone()).await?);
+        reservation = Arc::new(large(length, traffic.requests.clone(), closing.clone()).await?);
     } else if first.is_empty() {
         let message = format!("a request of {length} bytes is longer than any can be");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(MessageBody::new(first, stream, memory(held), Size::new(class, sent), Some(deadline), closing))
+    Ok(MessageBody::new(first, stream, memory(reservation), Size::new(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.

@@ -128,8 +128,8 @@ async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, Liste
     {
         return Err(listen_refusal(path, "the store has its own files there"));
     }
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SocketState::Free),
         // The store has a better error for a problem with its directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.starts_with(data_dir) => {
@@ -137,16 +137,16 @@ async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, Liste
         }
         Err(error) => return Err(listen_failure(path, error)),
     };
-    if !found.file_type().is_socket() {
-        let what = match found.file_type() {
+    if !metadata.file_type().is_socket() {
+        let what = match metadata.file_type() {
             kind if kind.is_symlink() => "a symbolic link",
             kind if kind.is_dir() => "a directory",
             _ => "a file",
         };
         return Err(listen_refusal(path, format!("{what} is there, and only a socket that nobody uses is replaced")));
     }
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(listen_refusal(path, format!("the socket there belongs to another user (uid {})", found.uid())));
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(listen_refusal(path, format!("the socket there belongs to another user (uid {})", metadata.uid())));
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err(listen_refusal(path, "another daemon listens there already")),

@@ -36,8 +36,8 @@ pub struct Tls {
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 fn stamp(path: &Path) -> Stamp {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 /// Bytes of a file. What is none is not waited for, such as a pipe that nobody writes.
@@ -46,8 +46,8 @@ fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     let mut file = opened.map_err(|error| failed(error.to_string()))?;
-    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !found.is_file() {
+    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
         return Err(failed("it is no regular file".to_owned()));
     }
     let limit = limits::TLS_FILE_BYTES_MAX;
@@ -75,8 +75,8 @@ impl TlsFiles {
         let failed = |path: &Path, why: String| TlsError { path: path.to_owned(), why };
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, TlsError> {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(path)?).collect();
-            let found = read.map_err(|error| failed(path, error.to_string()))?;
-            if found.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(found) }
+            let chain = read.map_err(|error| failed(path, error.to_string()))?;
+            if chain.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(chain) }
         };
         let chain = certificates(&self.certificate)?;
         // The error may quote nothing of a key.
@@ -123,7 +123,7 @@ impl Tls {
     /// Reads the files again whenever they changed, until the daemon stops. Files that cannot be used change nothing:
     /// a certificate and its key are seldom replaced in the same instant.
     pub(super) async fn follow(self, stopping: CancellationToken) {
-        let mut known = Vec::new();
+        let mut stamps = Vec::new();
         let mut ticks = tokio::time::interval(Duration::from_millis(limits::CERTIFICATE_CHECK_MS));
         loop {
             tokio::select! {
@@ -131,7 +131,7 @@ impl Tls {
                 _ = ticks.tick() => {}
             }
             // A file system may take its time, and answers go on meanwhile.
-            let (files, before) = (self.files.clone(), known.clone());
+            let (files, before) = (self.files.clone(), stamps.clone());
             let reading = tokio::task::spawn_blocking(move || files.reread_changed(&before));
             let read = tokio::select! {
                 () = stopping.cancelled() => return,
@@ -141,10 +141,10 @@ impl Tls {
             match read {
                 Ok(config) => {
                     *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                    if !known.is_empty() {
+                    if !stamps.is_empty() {
                         tracing::info!("new connections get the new certificate");
                     }
-                    known = now;
+                    stamps = now;
                 }
                 Err(error) => tracing::warn!(%error, "the changed certificate is not used"),
             }

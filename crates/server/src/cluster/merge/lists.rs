@@ -90,13 +90,17 @@ async fn heads_at(
     for head in &request.at {
         places.entry(cluster.shard_of(tenant, &head.session_id).await?).or_default().push(head.clone());
     }
-    let mut found: HashMap<(String, i64), pb::Head> = HashMap::new();
+    let mut heads_found: HashMap<(String, i64), pb::Head> = HashMap::new();
     for shard in shards {
         let Some(at) = places.remove(&shard.name) else { continue };
         let asked: Vec<(String, i64)> = at.iter().map(|head| (head.session_id.clone(), head.revision)).collect();
         let request = pb::ListHeadsRequest { at, ..request.clone() };
         let heads = client!(AdminServiceClient<Shard>, shard).list_heads(request).await?.into_inner().heads;
-        found.extend(asked.into_iter().zip(heads));
+        heads_found.extend(asked.into_iter().zip(heads));
     }
-    Ok(request.at.iter().filter_map(|head| found.get(&(head.session_id.clone(), head.revision)).cloned()).collect())
+    Ok(request
+        .at
+        .iter()
+        .filter_map(|head| heads_found.get(&(head.session_id.clone(), head.revision)).cloned())
+        .collect())
 }

@@ -196,8 +196,8 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 
     fn response(&self, batch: &Batch, caching: &'static str, tag: Option<HeaderValue>) -> app::Result<Response> {
-        let held = tag.as_ref().is_some_and(|tag| views::is_held(&self.origin.headers, tag));
-        let mut response = if held {
+        let is_held = tag.as_ref().is_some_and(|tag| views::is_held(&self.origin.headers, tag));
+        let mut response = if is_held {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response

@@ -56,14 +56,14 @@ pub(super) async fn follow<S: GrpcRoutes>(
     query: Query,
 ) -> Result<Response, Failure> {
     let mut request: pb::GetContextRequest = query.request()?;
-    let given = [
+    let unusable_fields = [
         ("session_id", !request.session_id.is_empty()),
         ("as_of_revision", request.as_of_revision.is_some()),
         ("known_view_hash", request.known_view_hash.is_some()),
         ("known_revision", request.known_revision.is_some()),
         ("offset", query.is_durable()),
     ];
-    if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
+    if let Some((field, _)) = unusable_fields.iter().find(|(_, is_set)| *is_set) {
         return Err(Error::field(field, "is no parameter of a view that is followed").into());
     }
     request.session_id.clone_from(&session);
