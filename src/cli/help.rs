@@ -1,4 +1,4 @@
-//! What the command line says of itself: its commands in groups, and advice on words that are none of its own.
+//! What the command line says of itself: its commands in groups, and advice on commands that it does not have.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write as _;

@@ -76,7 +76,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None if output.json() => presets.iter().try_for_each(|preset| output.message(preset))?,
         None => {
-            // Those of one agent stay in their order, of which the last is what a name without a version means.
+            // The sort is stable: the last version of an agent stays last. A name without a version means that one.
             presets.sort_by(|a, b| agent(a).cmp(agent(b)));
             table(&presets).print(&mut output)?;
         }

@@ -58,7 +58,7 @@ impl ConsoleLinks {
         Ok(())
     }
 
-    /// Takes a link, which then opens nothing more; none if there is none, or it is over.
+    /// Takes a link: it opens one session only. None if it is unknown, used or over.
     pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<PendingLink> {
         self.links().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
     }

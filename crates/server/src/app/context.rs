@@ -112,7 +112,7 @@ pub struct Context {
 struct BuiltView {
     session: Arc<LoadedSession>,
     pending: Pending,
-    /// The memory reserved for the view while it is made; none for one that is not large.
+    /// Memory reserved while the view is made; small views need none.
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
     window: ModelWindow,

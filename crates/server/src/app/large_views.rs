@@ -22,7 +22,7 @@ pub(super) fn view_bytes(held: &Reservation) -> usize {
     held.bytes() / COPIES
 }
 
-/// The rows of a view, with its reservation; none for one that is not large.
+/// The rows of a view, with its reservation; small views need none.
 pub(super) type ReservedSource = (Source, Option<Arc<Reservation>>);
 
 impl Views<'_> {

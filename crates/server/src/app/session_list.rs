@@ -9,10 +9,10 @@ use crate::model::session::SessionState;
 use crate::store::{ListedSession, SessionFilter, SessionList, Visibility};
 pub use crate::store::{MetadataTerm, SessionOrder, TimeRange};
 
-/// Conditions on sessions, of which all must hold; those that are empty or none are none.
+/// Conditions on sessions. All must hold; an empty one does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionConditions {
-    /// A session that it works for or was forked from, at any depth, or that it is.
+    /// The root of a tree: itself, its sub-agents and its forks, at any depth.
     pub root: Option<String>,
     /// The session that it works for.
     pub parent: Option<String>,
@@ -20,15 +20,15 @@ pub struct SessionConditions {
     pub project: Option<String>,
     /// The directory in its metadata, or one above it.
     pub directory: Option<String>,
-    /// Labels, all of which it has.
+    /// Labels; a session must have all of them.
     pub labels: Vec<String>,
     /// Conditions on its metadata: a name, or a name and a text with `=` between them.
     pub metadata: Vec<String>,
     /// The actor that made it.
     pub actor: Option<String>,
-    /// Its state; none for an active one, and with `archived` for any.
+    /// The state. Without it: active sessions, or with `archived` all.
     pub state: Option<SessionState>,
-    /// Archived ones too.
+    /// Lists archived sessions too.
     pub archived: bool,
     /// The beginning of its title.
     pub title_prefix: String,

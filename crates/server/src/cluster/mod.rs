@@ -187,7 +187,7 @@ impl Cluster {
         daemon.map_or(ShardLocation::Nowhere, |daemon| ShardLocation::There(daemon.address.clone()))
     }
 
-    /// The answer of a shard's owner, wherever it is. While there is none, the call waits for the next one.
+    /// The answer of a shard's owner, wherever it runs. Without an owner, the call waits for the next one.
     async fn answer_at(&self, shard: &str, head: &Head, opened: &mut OpenedRequest) -> Response<Body> {
         let end = Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS);
         let mut survey = self.survey.subscribe();
@@ -240,7 +240,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for news of the shards. False if there are none until the time is over, or the daemon stops.
+    /// Waits for news of the shards. False if the time is over before, or the daemon stops.
     async fn learns(&self, survey: &mut watch::Receiver<Survey>, end: Instant) -> bool {
         tokio::select! {
             biased;

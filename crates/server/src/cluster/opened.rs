@@ -14,14 +14,14 @@ use tonic::body::Body;
 /// Bytes before a message: whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
 
-/// A request of which the first message was read.
+/// A request, read up to its first message: that one names the session, and the session the shard.
 pub(super) struct OpenedRequest {
     /// All that was read, as it came.
     read: Bytes,
-    /// What follows it, until an attempt has it; none if nothing does.
+    /// What follows it, until an attempt takes it.
     rest: Option<Body>,
     is_whole: bool,
-    /// The first message, decompressed; none if there is none, or it is too large.
+    /// The first message, decompressed; none if it is missing or too large.
     message: Option<Bytes>,
 }
 

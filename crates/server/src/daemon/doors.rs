@@ -1,4 +1,4 @@
-//! The doors of the daemon: which service a request belongs to, and which requests are none of ours.
+//! The doors of the daemon: which service a request belongs to, and which requests are not for this daemon.
 //!
 //! A page in a browser may send requests to any address that it can reach. Without a credential it gets nothing, since a
 //! browser adds none by itself. The checks of the names of host and origin are a second lock: against pages that give
@@ -109,8 +109,8 @@ impl Doors {
         if is_grpc { answer } else { strict(answer) }
     }
 
-    /// Refuses a request by its head: one that is none of ours, that has no credentials where some are needed, or whose
-    /// caller may not call the method. A session of the console proves itself here.
+    /// Refuses a request by its head: it is not for this daemon, lacks credentials, or its caller may not call the
+    /// method. A session of the console proves itself here.
     fn admit(&self, head: &mut Parts) -> Result<ClientStanding, Error> {
         if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
             return Err(Error::new(Reason::RequestMalformed, "the request has several lines with a host"));

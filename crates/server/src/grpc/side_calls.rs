@@ -1,5 +1,4 @@
-//! Calls of health and reflection that are open: streams without an end of their own, of which each tenant has a bounded
-//! number.
+//! Open calls of health and reflection. Such a stream may last for ever, so each tenant has a bounded number of them.
 
 use crate::app::{self, Error, Reason};
 use crate::limits;

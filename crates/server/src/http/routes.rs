@@ -20,7 +20,7 @@ pub(super) struct Route {
 /// What a request's body is.
 #[derive(Debug, Clone)]
 pub(super) enum BodyRule {
-    /// There is none: fields that are not in the path are query parameters.
+    /// No body: fields that are not in the path are query parameters.
     Empty,
     /// All fields that are not in the path.
     Whole,

@@ -171,8 +171,8 @@ fn staying_connections(connections: &HashMap<u64, ConnectionEntry>) -> impl Iter
     connections.values().filter(|entry| !entry.close.is_cancelled())
 }
 
-/// Ends the connection of a stranger: from this network, else from the one with the most of them; the one whose last call
-/// ended first, or that was opened first. False if there is none.
+/// Ends the connection of a stranger, to make room: one from this network, else from the network with the most strangers.
+/// The one goes whose last call ended first, or that was opened first. False without strangers.
 fn evict_stranger(connections: &HashMap<u64, ConnectionEntry>, network: Option<IpAddr>, traffic: &Traffic) -> bool {
     let mut strangers: HashMap<IpAddr, Vec<(u64, &ConnectionEntry)>> = HashMap::new();
     for (id, entry) in connections.iter().filter(|(_, entry)| !entry.close.is_cancelled()) {
@@ -195,8 +195,7 @@ fn evict_stranger(connections: &HashMap<u64, ConnectionEntry>, network: Option<I
     true
 }
 
-/// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
-/// other; false if there is none.
+/// Closes the longest idle connection, one of the owner's last. False if none is idle.
 fn close_idle(connections: &HashMap<u64, ConnectionEntry>, holders: &[Holder]) -> bool {
     let of_holders = staying_connections(connections).filter(|entry| holders.contains(&entry.holder));
     let idle =

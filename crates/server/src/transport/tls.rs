@@ -40,7 +40,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// Bytes of a file. What is none is not waited for, such as a pipe that nobody writes.
+/// Bytes of a regular file. Opening a pipe that nobody writes would never return.
 fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |why: String| TlsError { path: path.to_owned(), why };
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();

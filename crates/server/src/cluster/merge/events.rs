@@ -1,4 +1,4 @@
-//! Events of all shards as one stream. Each shard's events are in their order; between shards there is none.
+//! Events of all shards as one stream. Each shard's events are in their order; events of different shards have no order.
 
 use super::cursor::Positions;
 use super::following::{FollowedShard, Frames, Resumable};

@@ -106,7 +106,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     Ok(reply::unary(answer))
 }
 
-/// A shard's page, of which hits are taken.
+/// A shard's page of hits, while pages are merged.
 struct ShardHits {
     name: String,
     /// Hits of the page that are on this or an earlier one of all shards.

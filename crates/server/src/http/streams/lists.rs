@@ -55,7 +55,7 @@ pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Resu
 
 /// The text of the next frame; none at the end.
 async fn next(frames: &mut MessageStream) -> Result<Option<Bytes>, Failure> {
-    // A frame of a later version is none that this one knows.
+    // A later daemon may send frames that this one does not know. They are skipped.
     while let Some(message) = frames.next().await? {
         let response = pb::WatchSessionsResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;

@@ -66,7 +66,7 @@ impl Subscription {
 }
 
 async fn next(frames: &mut MessageStream) -> Result<Option<Frame>, Status> {
-    // A frame of a later version is none that this one knows.
+    // A later daemon may send frames that this one does not know. They are skipped.
     while let Some(message) = frames.next().await? {
         let response = pb::SubscribeEventsResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;

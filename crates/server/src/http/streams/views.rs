@@ -38,7 +38,7 @@ enum State {
     Waiting,
     /// The view, if it is another one than the client's.
     Changed,
-    /// The rest of a view, of which some messages may be written.
+    /// The rest of a view; some of its messages may be written already.
     Writing { frames: Box<MessageStream>, is_first: bool },
     /// Nothing.
     Over,
@@ -99,7 +99,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
                 State::Changed => self.begin().await,
                 State::Writing { frames, is_first } => match self.write(frames, is_first).await {
                     Ok(text) => return Some(text),
-                    // Without its end, the event is none.
+                    // The event has no end, so its client drops it.
                     Err(failure) => {
                         tracing::debug!(failure = %failure.body, "a view ends before it is whole");
                         return None;
