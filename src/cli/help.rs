@@ -38,7 +38,7 @@ pub(super) const SYNONYMS: [(&str, &str); 12] = [
 const COLUMNS_MAX: usize = 100;
 
 /// The command line, whose help has its commands in groups.
-pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
+pub(super) fn group_commands(mut command: clap::Command) -> clap::Command {
     let listed = command_list(&command);
     // Only the list of all commands in one is left out.
     for name in GROUPS.iter().flat_map(|(_, names)| *names) {
@@ -60,7 +60,7 @@ fn command_list(command: &clap::Command) -> String {
         // Writing to a text does not fail.
         let _ = writeln!(listed, "{heading}{title}:{heading:#}");
         for name in names {
-            let about = command.find_subcommand(name).map(said).unwrap_or_default();
+            let about = command.find_subcommand(name).map(about_with_aliases).unwrap_or_default();
             let margin = " ".repeat(width);
             let options = textwrap::Options::new(columns).subsequent_indent(&margin);
             let line = format!("  {name:0$}{1}", width - 2, about);
@@ -72,14 +72,14 @@ fn command_list(command: &clap::Command) -> String {
 }
 
 /// What a command does, and its other names.
-fn said(command: &clap::Command) -> String {
+fn about_with_aliases(command: &clap::Command) -> String {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let aliases: Vec<&str> = command.get_visible_aliases().collect();
     if aliases.is_empty() { about } else { format!("{about}; also `{}`", aliases.join("`, `")) }
 }
 
 /// An error with better advice: the command that a word of others means, and the option that given ones go with.
-pub(super) fn advised(mut error: clap::Error) -> clap::Error {
+pub(super) fn advise(mut error: clap::Error) -> clap::Error {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) => {
             let meant = SYNONYMS.iter().find(|(synonym, _)| synonym == word).map(|(_, command)| (*command).to_owned());

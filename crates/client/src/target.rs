@@ -82,13 +82,13 @@ impl Target {
         };
         let token = match (&address, token_file, env::var(TOKEN_VARIABLE)) {
             (Address::Unix(_), ..) => None,
-            (_, Some(path), _) => Some(read(&path)?),
+            (_, Some(path), _) => Some(read_text(&path)?),
             (_, None, Ok(token)) if !token.is_empty() => Some(token),
             // The owner's own daemon on this machine.
-            _ if address.is_local() => read(&data_dir.join("access-token")).ok(),
+            _ if address.is_local() => read_text(&data_dir.join("access-token")).ok(),
             _ => None,
         };
-        let authorities = ca_file.as_deref().map(read).transpose()?;
+        let authorities = ca_file.as_deref().map(read_text).transpose()?;
         let token = token.map(|token| token.trim().to_owned());
         Ok(Self { address, token, authorities, tenant, run_epoch })
     }
@@ -112,7 +112,7 @@ pub fn default_data_dir() -> PathBuf {
     home.join(data).join("longhand")
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::Unreadable { path: path.to_owned(), message: error.to_string() })
 }
 

@@ -164,7 +164,7 @@ mod tests {
         work.iter().map(name).collect()
     }
 
-    fn found(due_sessions: &[i64], ready: &[(i64, i64)]) -> Input {
+    fn found_work(due_sessions: &[i64], ready: &[(i64, i64)]) -> Input {
         found_at(due_sessions, ready, Instant::now())
     }
 
@@ -179,18 +179,21 @@ mod tests {
     #[test]
     fn work_in_progress_is_not_handed_out_again() {
         let mut state = State::default();
-        assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), ["run 7 of 3", "evaluate 1", "evaluate 2"]);
-        assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), Vec::<String>::new());
+        assert_eq!(
+            names(&step(&mut state, found_work(&[1, 2], &[(7, 3)]))),
+            ["run 7 of 3", "evaluate 1", "evaluate 2"]
+        );
+        assert_eq!(names(&step(&mut state, found_work(&[1, 2], &[(7, 3)]))), Vec::<String>::new());
     }
 
     #[test]
     fn a_session_is_in_one_workers_hands_at_most() {
         let mut state = State::default();
-        step(&mut state, found(&[], &[(7, 1)]));
-        assert_eq!(names(&step(&mut state, found(&[1], &[]))), Vec::<String>::new());
+        step(&mut state, found_work(&[], &[(7, 1)]));
+        assert_eq!(names(&step(&mut state, found_work(&[1], &[]))), Vec::<String>::new());
         let done = Input::Finished(WorkItem::Run { job: 7, session: SessionKey(1) });
         step(&mut state, done);
-        assert_eq!(names(&step(&mut state, found(&[1], &[]))), ["evaluate 1"]);
+        assert_eq!(names(&step(&mut state, found_work(&[1], &[]))), ["evaluate 1"]);
     }
 
     #[test]

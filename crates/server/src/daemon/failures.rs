@@ -84,7 +84,7 @@ mod tests {
 
     const FIRST: Duration = Duration::from_secs(2);
 
-    fn held(failures: &OpenFailures) -> Vec<String> {
+    fn failing_shards(failures: &OpenFailures) -> Vec<String> {
         failures.current().into_iter().map(|failure| failure.shard).collect()
     }
 
@@ -94,9 +94,9 @@ mod tests {
         for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             failures.note("s2", &"no directory");
             tokio::time::advance(Duration::from_secs(seconds - 1)).await;
-            assert_eq!(held(&failures), ["s2"], "{seconds}");
+            assert_eq!(failing_shards(&failures), ["s2"], "{seconds}");
             tokio::time::advance(Duration::from_secs(1)).await;
-            assert!(held(&failures).is_empty(), "{seconds}");
+            assert!(failing_shards(&failures).is_empty(), "{seconds}");
         }
         failures.note("s2", &"no directory");
         failures.clear("s2");
@@ -109,13 +109,13 @@ mod tests {
         for (shard, seconds) in [("s1", 60), ("s2", 120), ("s3", 240)] {
             failures.note(shard, &"an older version");
             tokio::time::advance(Duration::from_secs(seconds - 1)).await;
-            assert_eq!(held(&failures), [shard]);
+            assert_eq!(failing_shards(&failures), [shard]);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         failures.clear("s4");
         failures.note("s5", &"no directory");
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(held(&failures).is_empty(), "one was opened");
+        assert!(failing_shards(&failures).is_empty(), "one was opened");
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,6 +130,6 @@ mod tests {
             failures.note("s1", &"no directory");
         }
         tokio::time::advance(Duration::from_secs(30)).await;
-        assert!(held(&failures).is_empty());
+        assert!(failing_shards(&failures).is_empty());
     }
 }

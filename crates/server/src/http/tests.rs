@@ -27,7 +27,7 @@ fn read_in(table: &RouteTable, method: &str, uri: &str, body: &str) -> Result<(S
     Ok((route.rpc.name().to_owned(), serde_json::to_value(&message).expect("JSON")))
 }
 
-fn read(method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
+fn route_request(method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
     read_in(&TABLE, method, uri, body)
 }
 
@@ -78,7 +78,7 @@ fn a_request_is_its_path_its_query_and_its_body() {
         ),
     ];
     for (method, uri, body, rpc, message) in cases {
-        let (found_rpc, found) = read(method, uri, body).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        let (found_rpc, found) = route_request(method, uri, body).unwrap_or_else(|error| panic!("{uri}: {error}"));
         assert_eq!((found_rpc.as_str(), found), (rpc, message), "{method} {uri}");
     }
 }
@@ -104,11 +104,11 @@ fn what_a_request_cannot_have_is_refused_by_name() {
         ("POST", "/v1/sessions/a:fork", r#"{"messageId": "b", "asOfRevision": 1}"#, "point"),
     ];
     for (method, uri, body, field) in cases {
-        let error = read(method, uri, body).expect_err(uri);
+        let error = route_request(method, uri, body).expect_err(uri);
         let found = (error.reason, error.metadata.get("field").map(String::as_str));
         assert_eq!(found, (Reason::InvalidField, Some(field)), "{method} {uri} {body}: {error}");
     }
-    let error = read("GET", "/v1/sessions", "{}").expect_err("a body");
+    let error = route_request("GET", "/v1/sessions", "{}").expect_err("a body");
     assert_eq!(error.reason, Reason::RequestMalformed);
 }
 
