@@ -189,10 +189,10 @@ impl OpenStores {
     }
 
     /// What opens and ends the sessions of the console.
-    fn console(&self) -> doors::Console {
+    fn console(&self) -> doors::ConsoleStore {
         match self {
-            Self::Files(hosted) => doors::Console::Here(hosted.app.clone()),
-            Self::Shards(shards, _) => doors::Console::AtHome(shards.cluster.clone()),
+            Self::Files(hosted) => doors::ConsoleStore::Here(hosted.app.clone()),
+            Self::Shards(shards, _) => doors::ConsoleStore::AtHome(shards.cluster.clone()),
         }
     }
 

@@ -15,12 +15,12 @@ use std::process::ExitCode;
 const LOST: &str = "lost.jsonl";
 
 /// The files of an export. Messages of one session mostly follow each other, so one file is open at a time.
-struct Folder {
+struct ExportFolder {
     path: PathBuf,
     open: Option<(String, BufWriter<File>)>,
 }
 
-impl Folder {
+impl ExportFolder {
     /// Makes the folder, which must be new or empty; only its owner can enter it.
     fn make(path: &Path) -> anyhow::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
@@ -145,7 +145,7 @@ impl Extent {
 
 /// Exports a store to a folder.
 pub(super) async fn run(output: &mut Output, directory: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
-    let mut files = Folder::make(folder)?;
+    let mut files = ExportFolder::make(folder)?;
     let mut progress = Progress::new();
     let mut extent = Extent::default();
     let mut each = |piece: ExportItem| {

@@ -20,7 +20,7 @@ use crate::model::ids::client_id_defect;
 use anyhow::Context;
 use plan::Combination;
 use play::Player;
-use report::Report;
+use report::ImportReport;
 use source::Sources;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     // Without a daemon, no file could be imported.
     globals.client().await?;
-    let (mut sum, mut failed) = (report::Sum::default(), 0);
+    let (mut sum, mut failed) = (report::ImportSum::default(), 0);
     for (index, file) in files.iter().enumerate() {
         note(&format!("{} of {}: {}", index + 1, files.len(), file.display()));
         match import_file(globals, &arguments, file).await {
@@ -129,7 +129,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Imports a file. There is no report of an archive.
-async fn import_file(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<Report>> {
+async fn import_file(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<ImportReport>> {
     if archive::is_archive(file) {
         if arguments.is_with_options() {
             return Err(Usage("a file of `longhand export` is imported as it is, without options".to_owned()).into());
@@ -157,7 +157,7 @@ async fn import_file(globals: &Globals, arguments: &Arguments, file: &Path) -> a
         }
         None => None,
     };
-    let report = Report::with_totals(&sources.files, problems);
+    let report = ImportReport::with_totals(&sources.files, problems);
     let clock = Clock::default();
     // The request of an erased session makes no other one, so this one says when it is made.
     let again = arguments.again.then(|| times::rfc_3339(clock.now()));

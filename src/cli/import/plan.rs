@@ -355,7 +355,7 @@ impl Batches {
 
 /// One write of an agent in a live import.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct ImportTurn {
     /// The edit that precedes the message.
     pub(super) edit: Option<Edit>,
     /// The message.
@@ -363,18 +363,18 @@ pub(super) struct Turn {
 }
 
 /// Writes of an agent, one by one. A compaction of the agent is reduced to its record.
-pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
+pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<ImportTurn> {
     let turn = |entry| match entry {
         Entry::Message { message, .. } | Entry::Record { message, .. } => {
-            Turn { edit: None, message: wire::new_message(message) }
+            ImportTurn { edit: None, message: wire::new_message(message) }
         }
-        Entry::Compaction(compaction) => Turn { edit: None, message: wire::new_message(compaction.record) },
+        Entry::Compaction(compaction) => ImportTurn { edit: None, message: wire::new_message(compaction.record) },
         Entry::Edit(imported) => {
             let (edit, message) = edit(imported);
-            Turn { edit: Some(edit), message }
+            ImportTurn { edit: Some(edit), message }
         }
     };
-    let mut turns: Vec<Turn> = entries.into_iter().map(turn).collect();
+    let mut turns: Vec<ImportTurn> = entries.into_iter().map(turn).collect();
     if no_usage {
         turns.iter_mut().filter_map(|turn| turn.message.finish.as_mut()).for_each(|finish| finish.usage = None);
     }

@@ -1,7 +1,7 @@
 //! Execution of an import plan: sessions, forks, batches, summaries and edits.
 
 use super::plan::{self, Combination, Edit, Group, ImportStep, PlannedSession, SessionOrigin, Supply};
-use super::report::{Progress, Report};
+use super::report::{ImportProgress, ImportReport};
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
@@ -25,14 +25,14 @@ const RETRY_WAIT: Duration = Duration::from_millis(100);
 const REFUSED_RECORD: &str = "refused";
 
 /// Daemon ids of the entries of one file, by client id.
-pub(super) type Ids = HashMap<String, String>;
+pub(super) type DaemonIds = HashMap<String, String>;
 
 /// Writes sessions to a daemon.
 pub(super) struct Player {
     pub(super) client: Client,
     pub(super) clock: Clock,
-    pub(super) report: Report,
-    pub(super) progress: Progress,
+    pub(super) report: ImportReport,
+    pub(super) progress: ImportProgress,
     pub(super) views: Option<File>,
     pub(super) pace: Duration,
     combination: Combination,
@@ -53,11 +53,11 @@ impl Player {
         (client, clock): (Client, Clock),
         combination: Combination,
         policy: PolicyChoice,
-        report: Report,
+        report: ImportReport,
         (views, pace): (Option<File>, Duration),
         again: Option<String>,
     ) -> Self {
-        let progress = Progress::new(report.entries());
+        let progress = ImportProgress::new(report.entries());
         let (erased_sessions, erased, models) = (HashSet::new(), HashSet::new(), HashSet::new());
         Self {
             client,
@@ -86,13 +86,13 @@ impl Player {
     }
 
     /// Report of the import.
-    pub(super) fn into_report(self) -> Report {
+    pub(super) fn into_report(self) -> ImportReport {
         self.report
     }
 
     async fn play_groups(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
         for group in groups {
-            let mut ids = Ids::new();
+            let mut ids = DaemonIds::new();
             self.erased.clear();
             for planned in group {
                 let Some(session) = self.session(&planned, &ids).await? else { continue };
@@ -118,7 +118,7 @@ impl Player {
 
     /// The planned session: the existing one with its client id, or a new one; none if it was erased, or if the session
     /// that it belongs to was.
-    async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<Option<pb::Session>> {
+    async fn session(&mut self, planned: &PlannedSession, ids: &DaemonIds) -> anyhow::Result<Option<pb::Session>> {
         let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
         match self.client.call(request).await {
             Err(error) if error.reason() == Some(Reason::SessionNotFound) => {}
@@ -144,7 +144,7 @@ impl Player {
         Ok(None)
     }
 
-    async fn make(&mut self, planned: &PlannedSession, ids: &Ids) -> Result<Option<pb::Session>, Error> {
+    async fn make(&mut self, planned: &PlannedSession, ids: &DaemonIds) -> Result<Option<pb::Session>, Error> {
         let (of, after) = match &planned.origin {
             SessionOrigin::New { parent } => return self.create(planned, parent.clone()).await,
             SessionOrigin::Fork { of, after } => (of, after),
@@ -235,7 +235,7 @@ impl Player {
         session: pb::Session,
         steps: Vec<ImportStep>,
         window: Option<pb::ModelWindow>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<pb::Session> {
         let mut session = session;
         for step in steps {
@@ -259,7 +259,7 @@ impl Player {
         &mut self,
         session_id: &str,
         messages: Vec<pb::NewMessage>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<()> {
         let mut waiting = vec![messages];
         while let Some(mut messages) = waiting.pop() {
@@ -287,7 +287,7 @@ impl Player {
         &mut self,
         session_id: &str,
         messages: Vec<pb::NewMessage>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<()> {
         let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
         let request = pb::AppendMessagesRequest {
@@ -325,7 +325,7 @@ impl Player {
 
     /// Applies an edit of the agent, without what was erased of it. An edit that does not match the history is reported,
     /// and kept as a record only.
-    pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
+    pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &DaemonIds) -> anyhow::Result<()> {
         // A message is erased with its edits.
         if self.again.is_none() && self.erased.contains(&edit.target) {
             return Ok(());
@@ -359,7 +359,7 @@ impl Player {
 
     /// Applies a summary of the agent. A summary that does not match the history is reported, and kept as a record
     /// only.
-    async fn supply(&mut self, session_id: &str, supply: Supply, ids: &Ids) -> anyhow::Result<()> {
+    async fn supply(&mut self, session_id: &str, supply: Supply, ids: &DaemonIds) -> anyhow::Result<()> {
         // A message is erased with the summaries of it. Those of the tail are not counted apart: what the summary says of
         // them is not known.
         if self.again.is_none() && !self.erased.is_empty() {
@@ -444,7 +444,7 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
 }
 
 /// The daemon's id of an entry. An unknown entry keeps its client id, for the daemon to resolve or refuse.
-fn daemon_id(ids: &Ids, own: &str) -> String {
+fn daemon_id(ids: &DaemonIds, own: &str) -> String {
     ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
 }
 

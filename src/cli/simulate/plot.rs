@@ -1,6 +1,6 @@
 //! A simulation as an SVG drawing: context usage over the conversation, with a line for each preset.
 
-use super::report::Report;
+use super::report::SimulationReport;
 use crate::model::compaction::CompactionKind;
 use crate::simulation::{Outcome, Point, SimulatedCompaction};
 use std::fmt::Write;
@@ -26,7 +26,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 
 /// The drawing, as an SVG document.
-pub(super) fn svg(report: &Report) -> String {
+pub(super) fn svg(report: &SimulationReport) -> String {
     let scale = Scale::fit(report);
     let rows = report.outcomes.len().div_ceil(LEGEND_COLUMNS).max(1);
     let height = LEGEND_TOP + rows as f64 * LEGEND_ROW + 12.0;
@@ -66,7 +66,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn fit(report: &Report) -> Self {
+    fn fit(report: &SimulationReport) -> Self {
         let highest = report.outcomes.iter().map(|(_, outcome)| outcome.highest_tokens()).max().unwrap_or_default();
         let tokens = (highest.max(1) as f64 * HEADROOM).ceil() as i64;
         Self { messages: i64::try_from(report.messages).unwrap_or(i64::MAX).max(1), tokens }
@@ -191,7 +191,7 @@ fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, compaction:
     );
 }
 
-fn legend(svg: &mut String, report: &Report) {
+fn legend(svg: &mut String, report: &SimulationReport) {
     let heading = LEGEND_TOP - 22.0;
     push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">active compactions, by preset</text>"));
     for (index, (preset, outcome)) in report.outcomes.iter().enumerate() {
@@ -262,7 +262,7 @@ mod tests {
     use crate::model::compaction::Level;
     use crate::model::usage::ModelWindow;
 
-    fn report(file: &str, usages: &[&[(usize, i64)]]) -> Report {
+    fn report(file: &str, usages: &[&[(usize, i64)]]) -> SimulationReport {
         let outcome = |context_usage: &&[(usize, i64)]| {
             let context_usage: Vec<Point> =
                 context_usage.iter().map(|&(message, tokens)| Point { message, tokens }).collect();
@@ -283,7 +283,7 @@ mod tests {
             ("a@1".to_owned(), Outcome { due_tokens: Some(800), simulated, context_usage })
         };
         let window = ModelWindow { context: 950, ..ModelWindow::default() };
-        Report { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
+        SimulationReport { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
     }
 
     /// True if the elements are properly nested and closed.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Results of a transcript under several presets.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct SimulationReport {
     /// File name of the transcript, without its folder.
     pub(super) file: String,
     /// Number of its messages.
@@ -56,7 +56,7 @@ impl Totals {
     }
 }
 
-impl Report {
+impl SimulationReport {
     /// Prints the report as text or JSON.
     pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         if output.json() {
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    fn report() -> Report {
+    fn report() -> SimulationReport {
         let simulated = vec![
             compaction(7, CompactionKind::Prune, 900, 600),
             compaction(9, CompactionKind::Summary, 950, 200),
@@ -290,7 +290,7 @@ mod tests {
             Point { message: 12, tokens: 400 },
         ];
         let without_compactions = Outcome { due_tokens: None, simulated: Vec::new(), context_usage: Vec::new() };
-        Report {
+        SimulationReport {
             file: "talk.jsonl".to_owned(),
             messages: 12,
             window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },

@@ -7,7 +7,7 @@
 use super::client::Assignment;
 use super::error::interrupted;
 use super::hook_messages::{self, GivenMessage, ReturnedMessage};
-use super::processes::{self, Mark, Run};
+use super::processes::{self, HookRun, ProcessMark};
 use super::worker::Worker;
 use crate::clock::fresh_id;
 use crate::config::Hook;
@@ -218,7 +218,7 @@ impl Worker {
                 }),
             },
         };
-        let answer = ask(hook, Mark(self.owner), &input).await.and_then(|output| {
+        let answer = ask(hook, ProcessMark(self.owner), &input).await.and_then(|output| {
             let output = read_output(&output, &assignment.input.instructions)?;
             Ok((ReturnedMaterial::from_output(&assignment.input, &output)?, output))
         });
@@ -275,7 +275,7 @@ impl Worker {
                 summary: text.unwrap_or_default(),
             },
         };
-        if let Err(why) = ask(hook, Mark(self.owner), &input).await {
+        if let Err(why) = ask(hook, ProcessMark(self.owner), &input).await {
             tracing::warn!(compaction = %claim.compaction, "post_compact {why}");
         }
         Ok(())
@@ -310,7 +310,7 @@ fn read_output(output: &[u8], instructions: &str) -> Result<HookOutput, String> 
 }
 
 /// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
-async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
+async fn ask(hook: &Hook, mark: ProcessMark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
     let input = serde_json::to_vec(input).map_err(|error| format!("its input cannot be encoded: {error}"))?;
     if input.len() > limits::HOOK_INPUT_BYTES_MAX {
@@ -329,7 +329,7 @@ async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, 
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    let run = Run::new(child.id(), mark);
+    let run = HookRun::new(child.id(), mark);
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let send = async {
         if let Some(mut stdin) = stdin {

@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The turns of all callers.
 pub(super) struct SearchTurns {
     gate: Arc<Gate>,
-    callers: Mutex<HashMap<Share, Caller>>,
+    callers: Mutex<HashMap<Share, SearchingCaller>>,
 }
 
-struct Caller {
+struct SearchingCaller {
     /// One for the search that runs, or is its next one.
     turn: Arc<Semaphore>,
     searches: usize,
@@ -54,7 +54,7 @@ impl Drop for Search<'_> {
 
 impl SearchTurns {
     /// The sums are consistent at any time, so a poisoned lock does no harm.
-    fn callers(&self) -> MutexGuard<'_, HashMap<Share, Caller>> {
+    fn callers(&self) -> MutexGuard<'_, HashMap<Share, SearchingCaller>> {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl SearchTurns {
 
     fn begin(&self, of: &Share) -> Result<(Search<'_>, Arc<Semaphore>)> {
         let mut callers = self.callers();
-        let new = || Caller { turn: Arc::new(Semaphore::new(1)), searches: 0 };
+        let new = || SearchingCaller { turn: Arc::new(Semaphore::new(1)), searches: 0 };
         let caller = callers.entry(of.clone()).or_insert_with(new);
         if caller.searches > limits::SEARCH_WAITING_MAX {
             return Err(Error::new(Reason::TooManyRequests, "as many searches of this caller wait as may")

@@ -14,7 +14,7 @@ pub(super) struct Head {
 }
 
 /// A call, before it is known who answers.
-pub(super) struct Call {
+pub(super) struct ShardCall {
     pub(super) head: Head,
     pub(super) opened: OpenedRequest,
     pub(super) access: Arc<Access>,
@@ -22,7 +22,7 @@ pub(super) struct Call {
     pub(super) tenant: String,
 }
 
-impl Call {
+impl ShardCall {
     /// The service and the method.
     pub(super) fn method(&self) -> String {
         let path = self.head.parts.uri.path();

@@ -25,7 +25,7 @@ const CONNECTION_WINDOW_BYTES: u32 = i32::MAX as u32;
 
 /// Certificates for calls to daemons with TLS.
 #[derive(Debug, Clone, Default)]
-pub struct Tls {
+pub struct PeerTls {
     /// The authorities of the daemons' certificates, in PEM; none for those that the system trusts.
     pub authorities: Option<String>,
     /// The certificate and the key of this daemon, in PEM, for daemons that ask for one.
@@ -44,12 +44,12 @@ pub(super) enum ForwardOutcome {
 
 /// The connections, by the addresses of the daemons.
 pub(super) struct Channels {
-    tls: Tls,
+    tls: PeerTls,
     known: Mutex<HashMap<String, Channel>>,
 }
 
 impl Channels {
-    pub(super) fn new(tls: Tls) -> Self {
+    pub(super) fn new(tls: PeerTls) -> Self {
         Self { tls, known: Mutex::default() }
     }
 

@@ -15,7 +15,7 @@ mod reply;
 mod route;
 
 pub use balance::{AskingDaemon, AwaitedDaemons, BalanceStep, next, returning_shards};
-pub use forward::Tls;
+pub use forward::PeerTls;
 
 use crate::app::access::Access;
 use crate::app::{self, Error, Longhand, Reason};
@@ -59,7 +59,7 @@ pub struct Options {
     /// The daemon.
     pub me: DaemonEntry,
     /// Certificates for calls to daemons with TLS.
-    pub tls: Tls,
+    pub tls: PeerTls,
     /// Cancelled when the daemon stops.
     pub stopping: CancellationToken,
 }

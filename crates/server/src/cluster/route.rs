@@ -1,7 +1,7 @@
 //! Which shard a call is for, by the method and by what its first message names.
 
 use super::body::WatchedBody;
-use super::call::{Call, Head};
+use super::call::{Head, ShardCall};
 use super::forward::reason;
 use super::opened::OpenedRequest;
 use super::{Cluster, merge};
@@ -86,7 +86,7 @@ impl Cluster {
         let is_repeatable = SCOPES.get(parts.uri.path()) == Some(&Scope::Read);
         let streams = parts.uri.path().ends_with(WRITE_MESSAGE);
         let opened = OpenedRequest::read(body, streams).await?;
-        let call = Call { head: Head { parts, is_repeatable }, opened, access, tenant };
+        let call = ShardCall { head: Head { parts, is_repeatable }, opened, access, tenant };
         let method = call.method();
         if follows_all_shards(&method, &call) {
             let (known, mut survey) = (self.shards().len(), self.survey.subscribe());
@@ -101,7 +101,7 @@ impl Cluster {
         self.route_to_shard(&method, call).await
     }
 
-    async fn route_to_shard(self: Arc<Self>, method: &str, call: Call) -> Result<Response<Body>, Status> {
+    async fn route_to_shard(self: Arc<Self>, method: &str, call: ShardCall) -> Result<Response<Body>, Status> {
         // One shard has everything.
         if self.shards().len() < 2 && !merge::names_shards(method) {
             let home = self.home();
@@ -144,12 +144,12 @@ impl Cluster {
         postgres::shard_name(1)
     }
 
-    pub(super) async fn at_shard(&self, shard: &str, mut call: Call) -> Result<Response<Body>, Status> {
+    pub(super) async fn at_shard(&self, shard: &str, mut call: ShardCall) -> Result<Response<Body>, Status> {
         Ok(self.answer_at(shard, &call.head, &mut call.opened).await)
     }
 
     /// The answer of the shard with a session.
-    pub(super) async fn at_session(&self, id: &str, call: Call) -> Result<Response<Body>, Status> {
+    pub(super) async fn at_session(&self, id: &str, call: ShardCall) -> Result<Response<Body>, Status> {
         let shard = self.shard_of(&call.tenant, id).await?;
         if let Some(named) = call.head.parts.extensions.get::<NamedSessions>() {
             named.add(id);
@@ -218,7 +218,7 @@ impl Cluster {
     }
 
     /// The answer of the shard with a compaction: of the first that knows it. To ask the others changes nothing there.
-    async fn at_compaction(&self, mut call: Call) -> Result<Response<Body>, Status> {
+    async fn at_compaction(&self, mut call: ShardCall) -> Result<Response<Body>, Status> {
         let FirstField { id } = call.opened.as_message();
         let known_shard = self.compactions.get(&id);
         let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known_shard.as_deref());
@@ -238,7 +238,7 @@ impl Cluster {
 }
 
 /// True for a stream of all shards that lasts: shards may be added meanwhile.
-fn follows_all_shards(method: &str, call: &Call) -> bool {
+fn follows_all_shards(method: &str, call: &ShardCall) -> bool {
     match method {
         "SessionService/WatchSessions" => true,
         "EventService/SubscribeEvents" => {

@@ -49,7 +49,7 @@ struct Doors {
 }
 
 /// What opens and ends the sessions of the console: the store with the access tokens.
-pub(super) enum Console {
+pub(super) enum ConsoleStore {
     /// The daemon's own.
     Here(Longhand),
     /// That of the first shard, here or at another daemon.
@@ -60,7 +60,7 @@ pub(super) enum Console {
 /// HTTP with JSON and the console for everything else.
 pub(super) fn service(
     services: GuardedServices,
-    console: Console,
+    console: ConsoleStore,
     entrance: Arc<Entrance>,
     config: &Config,
 ) -> (Admission, Service) {
@@ -70,8 +70,8 @@ pub(super) fn service(
         move |path, head| guard.check(path, head)
     });
     let json = json.merge(match console {
-        Console::Here(app) => json::console::router(entrance, move || json::console::Home::Here(app.clone())),
-        Console::AtHome(cluster) => json::console::router(entrance, move || match cluster.home_app() {
+        ConsoleStore::Here(app) => json::console::router(entrance, move || json::console::Home::Here(app.clone())),
+        ConsoleStore::AtHome(cluster) => json::console::router(entrance, move || match cluster.home_app() {
             Some(app) => json::console::Home::Here(app),
             None => {
                 let cluster = cluster.clone();

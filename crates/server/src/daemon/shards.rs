@@ -418,7 +418,7 @@ fn is_of_daemon(error: &store::Error) -> bool {
 }
 
 /// The certificates for calls to other daemons.
-fn tls(config: &crate::config::Config) -> Result<cluster::Tls, Error> {
+fn tls(config: &crate::config::Config) -> Result<cluster::PeerTls, Error> {
     let read = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|source| crate::config::Error::Read { path: path.clone(), source })
     };
@@ -426,5 +426,5 @@ fn tls(config: &crate::config::Config) -> Result<cluster::Tls, Error> {
         Some(tls) if tls.client_authorities.is_some() => Some((read(&tls.certificate)?, read(&tls.key)?)),
         _ => None,
     };
-    Ok(cluster::Tls { authorities: config.cluster.authorities.as_ref().map(read).transpose()?, identity })
+    Ok(cluster::PeerTls { authorities: config.cluster.authorities.as_ref().map(read).transpose()?, identity })
 }

@@ -1,6 +1,6 @@
 //! Access tokens over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::session::durability;
 use crate::app;
 use crate::app::Error;
@@ -15,11 +15,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of access tokens.
 pub(super) struct Access {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Access {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon's description of itself, over gRPC.
 
 use super::backup;
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::{contradiction_kind, kind, state, trigger};
 use super::convert::count;
 use super::convert::secret::secret_rule;
@@ -27,11 +27,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of the daemon itself.
 pub(super) struct Admin {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Admin {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Approvals over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::run::{approval, read_answer, read_question};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of approvals.
 pub(super) struct Approvals {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Approvals {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

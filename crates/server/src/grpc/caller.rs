@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct GrpcDoor {
     app: Longhand,
 }
 
-impl Door {
+impl GrpcDoor {
     pub(super) fn new(app: Longhand) -> Self {
         Self { app }
     }
@@ -44,7 +44,7 @@ impl Door {
     }
 }
 
-impl Door {
+impl GrpcDoor {
     fn caller_with_key<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
         let extensions = request.extensions();
         let caller = self.app.caller(acting_access(request)?, actor(request)?, key)?;

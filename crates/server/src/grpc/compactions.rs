@@ -1,6 +1,6 @@
 //! Compactions over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_overflow, read_summary, request_for, simulations, summary_request,
 };
@@ -14,11 +14,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of compactions.
 pub(super) struct Compactions {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Compactions {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

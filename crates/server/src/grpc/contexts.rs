@@ -1,6 +1,6 @@
 //! Views over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::view::{frames, read_request};
 use crate::pb;
 use crate::pb::context_service_server::ContextService;
@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of views.
 pub(super) struct Contexts {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Contexts {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Events over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::event::{frames, page, presence, read_list, read_subscribe};
 use super::convert::run::run;
 use crate::app::events::{BecomesText, SubscribeRequest};
@@ -16,11 +16,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of events.
 pub(super) struct Events {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Events {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Messages over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::count;
 use super::convert::draft::{draft, read_draft_words, read_write_frame, read_write_start};
 use super::convert::message::{
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// The service of messages.
 pub(super) struct Messages {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Messages {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

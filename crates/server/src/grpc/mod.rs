@@ -110,7 +110,7 @@ pub async fn guard_services(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) 
 /// The services of a store.
 pub fn services(app: Longhand) -> Services {
     pb::codec::bound_memory(RequestMemory::grow);
-    let door = caller::Door::new(app);
+    let door = caller::GrpcDoor::new(app);
     Services::default()
         .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))
         .with(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(door.clone())))

@@ -1,6 +1,6 @@
 //! Prompts over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::run::{prompt, read_new_prompt};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
@@ -13,11 +13,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of prompts.
 pub(super) struct Prompts {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Prompts {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

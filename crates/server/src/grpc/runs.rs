@@ -1,6 +1,6 @@
 //! Runs over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::read_duration;
 use super::convert::run::{prompt, read_cancel, read_list_runs, run, run_frame, session_run};
 use super::convert::secret::secret_findings;
@@ -16,11 +16,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of runs.
 pub(super) struct Runs {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Runs {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

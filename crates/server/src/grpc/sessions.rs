@@ -1,6 +1,6 @@
 //! Sessions over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::secret::secret_findings;
 use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of sessions.
 pub(super) struct Sessions {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Sessions {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Summary tasks over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::secret::secret_findings;
@@ -14,11 +14,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of summary tasks.
 pub(super) struct SummaryTasks {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl SummaryTasks {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

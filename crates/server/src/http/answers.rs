@@ -69,13 +69,13 @@ pub(super) fn whole(output: &MessageDescriptor, message: Bytes) -> app::Result<R
 }
 
 /// The messages of a stream, the first of which has come.
-pub(super) struct Messages {
+pub(super) struct StreamedMessages {
     pub(super) output: MessageDescriptor,
     pub(super) first: Option<Bytes>,
     pub(super) rest: MessageStream,
 }
 
-impl Messages {
+impl StreamedMessages {
     /// Waits for the first message, so that a call that fails at once has the status of its failure.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub use calls::GrpcRoutes;
 
 use crate::app::{self, Error, Reason};
 use crate::limits;
-use answers::{Messages, StreamForm};
+use answers::{StreamForm, StreamedMessages};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -49,7 +49,7 @@ use streams::{lists, sse};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The way of requests over HTTP to the services.
-struct Door<S> {
+struct HttpDoor<S> {
     routes: RouteTable,
     grpc: S,
     admit: Admit,
@@ -77,7 +77,7 @@ pub fn router(
     let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));
     let other = async || Failure::other_method("GET, HEAD").into_response();
     let calls = Router::new().route("/openapi.json", get(describe).fallback(other)).fallback(serve);
-    calls.with_state(Arc::new(Door { routes, grpc, admit: Box::new(admit) })).merge(others)
+    calls.with_state(Arc::new(HttpDoor { routes, grpc, admit: Box::new(admit) })).merge(others)
 }
 
 /// The answer to a request that is refused before any service sees it.
@@ -85,11 +85,11 @@ pub fn refuse(error: Error) -> Response {
     Failure::from(error).into_response()
 }
 
-async fn serve<S: GrpcRoutes>(State(door): State<Arc<Door<S>>>, request: Request) -> Response {
+async fn serve<S: GrpcRoutes>(State(door): State<Arc<HttpDoor<S>>>, request: Request) -> Response {
     door.answer(request).await.unwrap_or_else(Failure::into_response)
 }
 
-impl<S: GrpcRoutes> Door<S> {
+impl<S: GrpcRoutes> HttpDoor<S> {
     async fn answer(&self, request: Request) -> Result<Response, Failure> {
         let (head, body) = request.into_parts();
         let (route, variables) = match self.routes.find(&head.method, head.uri.path())? {
@@ -128,7 +128,7 @@ impl<S: GrpcRoutes> Door<S> {
         }
         let stream = call.streaming(self.grpc.clone()).await?;
         let extensions = stream.extensions().clone();
-        let messages = Messages::begin(output, stream).await?;
+        let messages = StreamedMessages::begin(output, stream).await?;
         let form = StreamForm::from_headers(&head.headers);
         let tag = views::entity_tag(&route.rpc, form, messages.first.as_ref());
         let mut response = match &tag {

@@ -26,7 +26,7 @@ pub struct FrameBody {
     /// The memory of a large frame.
     large: Option<Arc<Reservation>>,
     /// Bytes that wait for such memory.
-    waiting: Option<(Admission, Bytes)>,
+    waiting: Option<(FrameAdmission, Bytes)>,
     /// The end of the time for the frame that has begun. The first one begins with the request.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Resolves when the request has to end for a reason of the daemon's.
@@ -35,7 +35,7 @@ pub struct FrameBody {
 }
 
 /// Memory for a large frame, once there is some.
-type Admission = Pin<Box<dyn Future<Output = Result<Reservation, Error>> + Send>>;
+type FrameAdmission = Pin<Box<dyn Future<Output = Result<Reservation, Error>> + Send>>;
 
 /// Where the bytes of a stream are within its frames.
 #[derive(Default)]

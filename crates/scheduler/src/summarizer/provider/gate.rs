@@ -52,7 +52,7 @@ pub(super) struct Gate {
     slots: usize,
     permits: Semaphore,
     waiting: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<BreakerCondition>,
 }
 
 /// Counts a waiting request until it is dropped.
@@ -72,7 +72,7 @@ impl Drop for WaitingRequest<'_> {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerCondition {
     closed_until: Option<Instant>,
     failures: u32,
 }
@@ -146,12 +146,12 @@ impl Gate {
     }
 
     /// Locks the state. No code under the lock can panic, and the state is consistent at any time.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerCondition> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BreakerCondition {
     /// Remaining time without requests at an instant, in milliseconds; none if requests are sent.
     fn closed_ms(&self, now: Instant) -> Option<i64> {
         let left = self.closed_until?.saturating_duration_since(now);

@@ -198,7 +198,7 @@ impl Provider {
         let request_hash = *blake3::hash(body.as_bytes()).as_bytes();
         let recorded = self.record_text.then(|| body.clone());
         let slot = self.gate.acquire().await?;
-        let mut entry = Entry {
+        let mut entry = RequestLogEntry {
             provider: self,
             observer,
             request_hash,
@@ -416,7 +416,7 @@ impl ReplyReader {
 }
 
 /// One entry of the request log. It is added even if the request is given up, since the request was sent and may cost.
-struct Entry<'a> {
+struct RequestLogEntry<'a> {
     provider: &'a Provider,
     observer: &'a dyn Observer,
     request_hash: [u8; 32],
@@ -426,7 +426,7 @@ struct Entry<'a> {
     is_closed: bool,
 }
 
-impl Entry<'_> {
+impl RequestLogEntry<'_> {
     /// The model, within the limits of names, as those of clients.
     fn model(&self) -> String {
         let model = if self.reply.model.is_empty() { &self.provider.model } else { &self.reply.model };
@@ -462,7 +462,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for RequestLogEntry<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
             self.close(Some("the request was given up".to_owned()));

@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
@@ -14,7 +14,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// The state of the first shard, with the sums of all shards' counters.
-pub(super) async fn info(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn info(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let ask = |shard: Shard| async move {
         let request = pb::GetServerInfoRequest::default();
         Ok::<_, Status>(client!(AdminServiceClient<Shard>, shard).get_server_info(request).await?.into_inner())
@@ -105,7 +105,7 @@ fn add_spending(known: &mut pb::SummarizerSpending, other: pb::SummarizerSpendin
 }
 
 /// The daemons and the shards, as the registry has them.
-pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn cluster(cluster: &Cluster, call: &ShardCall) -> Result<Response<Body>, Status> {
     require_operator(call)?;
     let survey = cluster.survey.borrow().clone();
     let daemons = survey.daemons.into_iter().map(|daemon| pb::ClusterDaemon {
@@ -130,7 +130,7 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
 }
 
 /// Has a daemon own a shard, or lets any daemon own it again.
-pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn move_shard(cluster: &Cluster, call: ShardCall) -> Result<Response<Body>, Status> {
     require_operator(&call)?;
     let request: pb::MoveShardRequest = call.opened.as_message();
     if !cluster.shards().contains(&request.shard) {
@@ -149,7 +149,7 @@ pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response
     Ok(reply::unary(pb::MoveShardResponse {}))
 }
 
-fn require_operator(call: &Call) -> Result<(), Error> {
+fn require_operator(call: &ShardCall) -> Result<(), Error> {
     if call.access.is_operator() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use super::following::{FollowedShard, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -27,7 +27,7 @@ type Client = EventServiceClient<Shard>;
 type ShardEvents = FollowedShard<pb::SubscribeEventsRequest>;
 
 /// A page of past events: of each shard in its order, and those of several shards by their times.
-pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn list(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListEventsRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
@@ -76,7 +76,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
 }
 
 /// Follows the events of all shards, or of the sessions of several.
-pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn subscribe(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::SubscribeEventsRequest = call.opened.as_message();
     if let Some(root) = request.root_session_id.clone() {
         return cluster.at_session(&root, call).await;
@@ -180,7 +180,7 @@ struct MergedEvents {
     /// The shards whose snapshots are to come, and then those behind theirs.
     snapshots: VecDeque<ShardEvents>,
     /// The shards behind their snapshots.
-    live: Vec<Live>,
+    live: Vec<LiveShard>,
     /// The shard of which the rest of a mutation comes next.
     unfinished: Option<String>,
     /// The one of `live` that is asked first, so that each has its turn.
@@ -188,9 +188,9 @@ struct MergedEvents {
 }
 
 /// A shard with its frames.
-type Live = (String, Frames<pb::SubscribeEventsResponse>);
+type LiveShard = (String, Frames<pb::SubscribeEventsResponse>);
 
-fn live(following: ShardEvents) -> Live {
+fn live(following: ShardEvents) -> LiveShard {
     (following.shard.name.clone(), following.frames())
 }
 

@@ -4,7 +4,7 @@ use super::cursor;
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
@@ -38,7 +38,7 @@ fn next(shards: &[Shard], shard: &Shard, token: String) -> Result<String, Error>
 }
 
 /// The active runs of all shards.
-pub(super) async fn runs(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn runs(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListRunsRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
@@ -56,7 +56,7 @@ pub(super) async fn runs(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
 }
 
 /// The heads of the chains of all shards, or what they were at points of several sessions.
-pub(super) async fn heads(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn heads(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListHeadsRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;

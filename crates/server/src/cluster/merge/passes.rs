@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
@@ -45,7 +45,7 @@ where
 }
 
 /// Checks the chains of one session, or of all.
-pub(super) async fn check(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn check(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::CheckIntegrityRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
@@ -66,7 +66,7 @@ pub(super) async fn check(cluster: Arc<Cluster>, call: Call) -> Result<Response<
 }
 
 /// Scrubs one shard after the other.
-pub(super) async fn scrub(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn scrub(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let ask = |shard: Shard| async move {
         let request = pb::StartScrubRequest::default();
         Ok(client!(AdminServiceClient<Shard>, shard).start_scrub(request).await?.into_inner())
@@ -89,7 +89,7 @@ fn add(total: &mut pb::IntegrityEnd, end: &pb::IntegrityEnd) {
 }
 
 /// Applies the rules of retention in one shard after the other. A bound of bytes is one of each shard.
-pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn retention(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ApplyRetentionRequest = call.opened.as_message();
     let ask = move |shard: Shard| {
         let request = request;
@@ -113,7 +113,7 @@ pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Respo
 }
 
 /// Copies one shard into a file, which its owner writes: for those who have the rights of that daemon's user.
-pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn backup(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::CreateBackupRequest = call.opened.as_message();
     let shards = cluster.shards();
     let shard = match request.shard.as_deref() {

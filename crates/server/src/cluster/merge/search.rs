@@ -5,7 +5,7 @@ use super::cursor;
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -22,7 +22,7 @@ use tonic::body::Body;
 type SearchPlace = BTreeMap<String, (String, usize)>;
 
 /// A page of hits.
-pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn history(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::SearchHistoryRequest = call.opened.as_message();
     if let Some(session) = request.session_id.as_ref().or(request.tree_session_id.as_ref()) {
         return cluster.at_session(&session.clone(), call).await;

@@ -5,7 +5,7 @@ use super::following::{FollowedShard, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb::session_service_client::SessionServiceClient;
@@ -74,7 +74,7 @@ fn order(left: &pb::Session, right: &pb::Session, order: SessionOrder) -> Orderi
 }
 
 /// A page of the lists of all shards, in the order of the request.
-pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn list(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListSessionsRequest = call.opened.as_message();
     if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
         return cluster.at_session(&anchor, call).await;
@@ -131,7 +131,7 @@ fn token(lists: &[ShardSessions]) -> Result<String, Error> {
 }
 
 /// Follows the lists of all shards: their snapshots, one after the other, and then their changes.
-pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn watch(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::WatchSessionsRequest = call.opened.as_message();
     if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
         return cluster.at_session(&anchor, call).await;

@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -17,7 +17,7 @@ use tonic::body::Body;
 
 /// Leases the first task of any shard. One shard is asked after the other, without waiting there: a task that two of them
 /// gave at once could not be given back.
-pub(super) async fn lease(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn lease(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::LeaseSummaryTaskRequest = call.opened.as_message();
     let mut shards = Shard::all_of(&cluster, &call);
     if !request.session_ids.is_empty() {

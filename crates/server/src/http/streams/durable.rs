@@ -6,7 +6,7 @@
 use super::events::{is_lost, subscribe};
 use super::query::{Live, Offset, Query, Scope};
 use super::sse;
-use super::subscription::{Subscription, list};
+use super::subscription::{EventSubscription, list};
 use crate::app::{self, Error};
 use crate::http::calls::{CallFailure, GrpcRoutes, Origin};
 use crate::http::failure::Failure;
@@ -29,7 +29,7 @@ const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
 const UP_TO_DATE: HeaderName = HeaderName::from_static("stream-up-to-date");
 const CURSOR: HeaderName = HeaderName::from_static("stream-cursor");
 
-struct Reader<S> {
+struct StreamReader<S> {
     grpc: S,
     origin: Origin,
     /// The filter, without a start.
@@ -58,7 +58,7 @@ pub(super) async fn tail<S: GrpcRoutes>(
     scope: &Scope,
     query: Query,
 ) -> Result<Response, Failure> {
-    let reader = Reader::new(grpc, origin, scope, &query)?;
+    let reader = StreamReader::new(grpc, origin, scope, &query)?;
     let batch = Batch { events: Vec::new(), next_offset: reader.position(None).await?, is_up_to_date: true };
     let mut response = reader.response(&batch, "no-store", None)?;
     *response.body_mut() = Body::empty();
@@ -76,7 +76,7 @@ pub(super) async fn read<S: GrpcRoutes>(
     scope: &Scope,
     query: Query,
 ) -> Result<Response, Failure> {
-    let reader = Reader::new(grpc, origin, scope, &query)?;
+    let reader = StreamReader::new(grpc, origin, scope, &query)?;
     match query.live {
         None => reader.page().await,
         Some(Live::LongPoll) => {
@@ -96,7 +96,7 @@ pub(super) async fn read<S: GrpcRoutes>(
     })
 }
 
-impl<S: GrpcRoutes> Reader<S> {
+impl<S: GrpcRoutes> StreamReader<S> {
     fn new(grpc: S, origin: Origin, scope: &Scope, query: &Query) -> app::Result<Self> {
         let request = subscribe(scope, query)?;
         let unusable = [
@@ -118,7 +118,7 @@ impl<S: GrpcRoutes> Reader<S> {
 
     /// The cursor of the tail, or of another start.
     async fn position(&self, start: Option<Start>) -> Result<String, CallFailure> {
-        Subscription::position(self.grpc.clone(), &self.origin, self.request.clone(), start).await
+        EventSubscription::position(self.grpc.clone(), &self.origin, self.request.clone(), start).await
     }
 
     /// The events after a cursor, or from the beginning, as many as a page has.
@@ -189,10 +189,10 @@ impl<S: GrpcRoutes> Reader<S> {
         Ok(response)
     }
 
-    async fn subscription(&self, after: &str) -> Result<Subscription, CallFailure> {
+    async fn subscription(&self, after: &str) -> Result<EventSubscription, CallFailure> {
         let mut request = self.request.clone();
         request.start = Some(Start::AfterCursor(after.to_owned()));
-        Subscription::open(self.grpc.clone(), &self.origin, &request).await
+        EventSubscription::open(self.grpc.clone(), &self.origin, &request).await
     }
 
     fn response(&self, batch: &Batch, caching: &'static str, tag: Option<HeaderValue>) -> app::Result<Response> {
@@ -251,7 +251,7 @@ impl<S: GrpcRoutes> Reader<S> {
 }
 
 struct LiveRead<S> {
-    reader: Reader<S>,
+    reader: StreamReader<S>,
     /// The offset after what was written.
     offset: String,
     waiting: VecDeque<Bytes>,
@@ -263,7 +263,7 @@ enum Phase {
     /// Pages of the past.
     Pages,
     /// Events as they come, from a subscription that is opened when the client has everything before.
-    Tail(Option<Box<Subscription>>),
+    Tail(Option<Box<EventSubscription>>),
 }
 
 impl<S: GrpcRoutes> LiveRead<S> {
@@ -311,7 +311,7 @@ impl<S: GrpcRoutes> LiveRead<S> {
 }
 
 /// The next events of a subscription, or none of them and how far an idle one is complete; nothing at the end.
-async fn next_batch(subscription: &mut Subscription) -> Result<Option<Batch>, CallFailure> {
+async fn next_batch(subscription: &mut EventSubscription) -> Result<Option<Batch>, CallFailure> {
     while let Some(frame) = subscription.next().await? {
         let (events, next_offset, more) = match frame {
             Frame::Events(pb::EventBatch { events, cursor, more }) => (events, cursor, more),

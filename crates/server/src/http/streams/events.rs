@@ -2,7 +2,7 @@
 
 use super::query::{Query, Scope};
 use super::sse;
-use super::subscription::Subscription;
+use super::subscription::EventSubscription;
 use crate::app::{self, Error, Reason};
 use crate::http::calls::{CallFailure, GrpcRoutes, Origin};
 use crate::http::failure::Failure;
@@ -29,7 +29,7 @@ pub(super) async fn follow<S: GrpcRoutes>(
     query: Query,
 ) -> Result<Response, Failure> {
     let request = subscribe(scope, &query)?;
-    match Subscription::open(grpc.clone(), &origin, &request).await {
+    match EventSubscription::open(grpc.clone(), &origin, &request).await {
         Ok(subscription) => Ok(sse::response(texts(subscription))),
         Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, request, status).await?;
@@ -74,13 +74,13 @@ pub(super) async fn resync<S: GrpcRoutes>(
     request: pb::SubscribeEventsRequest,
     status: tonic::Status,
 ) -> Result<Bytes, Failure> {
-    let head = Subscription::position(grpc, origin, request, None).await?;
+    let head = EventSubscription::position(grpc, origin, request, None).await?;
     let data = json!({ "head": head, "error": Failure::from(status).body });
     Ok(sse::event("resync", Some(&head), &data.to_string()))
 }
 
 /// The texts of a stream's events. A failure is the last one.
-fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Send {
+fn texts(subscription: EventSubscription) -> impl futures::Stream<Item = Bytes> + Send {
     let ready = json!({ "cursor": subscription.cursor, "headSeq": subscription.head_seq.to_string() });
     let ready = sse::event("ready", Some(&subscription.cursor), &ready.to_string());
     stream::unfold((Some(subscription), VecDeque::from([ready])), async |(mut subscription, mut waiting)| {

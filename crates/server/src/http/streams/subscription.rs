@@ -12,7 +12,7 @@ const SUBSCRIBE_EVENTS: &str = "/longhand.v1.EventService/SubscribeEvents";
 const LIST_EVENTS: &str = "/longhand.v1.EventService/ListEvents";
 
 /// An event stream after its first frame.
-pub(super) struct Subscription {
+pub(super) struct EventSubscription {
     /// The cursor at which it begins.
     pub(super) cursor: String,
     /// The number of the newest event of the store.
@@ -20,7 +20,7 @@ pub(super) struct Subscription {
     frames: MessageStream,
 }
 
-impl Subscription {
+impl EventSubscription {
     /// Opens a stream.
     ///
     /// # Errors
