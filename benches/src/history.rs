@@ -106,7 +106,7 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
     let scheduler = Scheduler::new(
         store.clone(),
         clock.clone(),
-        Levels::all(Arc::new(Extractive)),
+        Levels::same_for_all(Arc::new(Extractive)),
         Options { workers, loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20, ..Options::default() },
     );
     let stopping = CancellationToken::new();

@@ -29,11 +29,11 @@ struct Diff {
     from: Side,
     to: Side,
     /// Messages that only the first view shows.
-    dropped: Vec<Dropped>,
+    dropped: Vec<DroppedMessage>,
     /// Parts that both views show, with different content.
-    changed: Vec<Changed>,
+    changed: Vec<ChangedPart>,
     /// Messages that only the second view shows.
-    came: Vec<Shown>,
+    came: Vec<DiffMessage>,
 }
 
 /// One of the two views.
@@ -44,9 +44,8 @@ struct Side {
     estimated_tokens: i64,
 }
 
-/// A message of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Shown {
+struct DiffMessage {
     revision: i64,
     message_id: String,
     /// Role and, if the message is no original, its kind.
@@ -57,9 +56,9 @@ struct Shown {
 
 /// A message that is no longer shown.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Dropped {
+struct DroppedMessage {
     #[serde(flatten)]
-    message: Shown,
+    message: DiffMessage,
     /// `covered`, `omitted`, or `gone` if the second view does not account for it.
     how: &'static str,
     /// Reason of the omission; otherwise empty.
@@ -72,7 +71,7 @@ struct Dropped {
 
 /// A part that the second view shows differently.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Changed {
+struct ChangedPart {
     revision: i64,
     /// Id of the part, by which the original can be expanded.
     part_id: String,
@@ -108,7 +107,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 /// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
 fn key(message: &pb::ContextMessage) -> String {
     if message.message_id.is_empty() {
-        format!("{} {} {}", message.role, message.kind, words(message))
+        format!("{} {} {}", message.role, message.kind, message_words(message))
     } else {
         format!("{} {}", message.message_id, message.kind)
     }
@@ -129,17 +128,17 @@ fn part_words(part: &pb::ContextPart) -> &str {
     part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
 }
 
-fn words(message: &pb::ContextMessage) -> String {
+fn message_words(message: &pb::ContextMessage) -> String {
     let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
     shorten(&all, WIDTH)
 }
 
-fn shown(message: &pb::ContextMessage) -> Shown {
-    Shown {
+fn diff_message(message: &pb::ContextMessage) -> DiffMessage {
+    DiffMessage {
         revision: message.revision,
         message_id: message.message_id.clone(),
         heading: heading(message),
-        words: words(message),
+        words: message_words(message),
     }
 }
 
@@ -156,9 +155,9 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
 }
 
 /// Account of a message that the second view does not show.
-fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
-    let gone = Dropped {
-        message: shown(message),
+fn dropped_message(message: &pb::ContextMessage, end: &pb::ContextEnd) -> DroppedMessage {
+    let gone = DroppedMessage {
+        message: diff_message(message),
         how: "gone",
         reason: String::new(),
         compaction_id: String::new(),
@@ -172,7 +171,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         |covered: &&pb::CoveredHistory| covered.covered_ranges.iter().any(|range| holds(range, message.revision));
     if let Some(covered) = end.covered.as_ref().filter(is_covered) {
         let compaction_id = covered.compaction_id.clone();
-        return Dropped {
+        return DroppedMessage {
             how: "covered",
             compaction_id,
             summary_message_id: covered.summary_message_id.clone(),
@@ -183,12 +182,12 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         compaction.covered_ranges.iter().any(|range| holds(range, message.revision))
     };
     if let Some(compaction) = end.provider_compaction.as_ref().filter(stands_for) {
-        return Dropped { how: "covered", summary_message_id: compaction.message_id.clone(), ..gone };
+        return DroppedMessage { how: "covered", summary_message_id: compaction.message_id.clone(), ..gone };
     }
     let is_omitted =
         |omitted: &&pb::OmittedHistory| omitted.range.as_ref().is_some_and(|range| holds(range, message.revision));
     match end.omitted.iter().find(is_omitted) {
-        Some(omitted) => Dropped {
+        Some(omitted) => DroppedMessage {
             how: "omitted",
             reason: word(omitted.reason().as_str_name(), "OMIT_REASON_"),
             compaction_id: omitted.compaction_id.clone().unwrap_or_default(),
@@ -199,13 +198,14 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
 }
 
 /// The parts of a message that differ from before.
-fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<Changed> {
+fn changed_parts(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<ChangedPart> {
     let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
-    let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let parts_before: HashMap<String, &pb::ContextPart> =
+        before.parts.iter().map(|part| (part_id(part), part)).collect();
     let change = |part: &pb::ContextPart| {
         let id = part_id(part);
-        let old = known.get(&id).filter(|_| !id.is_empty())?;
-        (old.part != part.part).then(|| Changed {
+        let old = parts_before.get(&id).filter(|_| !id.is_empty())?;
+        (old.part != part.part).then(|| ChangedPart {
             revision: after.revision,
             part_id: id,
             how: match part.shortening() {
@@ -226,11 +226,11 @@ fn compare(before: &View, after: &View) -> Diff {
     let new: HashSet<String> = after.messages.iter().map(key).collect();
     let left = before.messages.iter().filter(|message| !new.contains(&key(message)));
     let mut diff = Diff { from: side(before), to: side(after), ..Diff::default() };
-    diff.dropped = left.map(|message| dropped(message, &after.end)).collect();
+    diff.dropped = left.map(|message| dropped_message(message, &after.end)).collect();
     for message in &after.messages {
         match old.get(&key(message)) {
-            Some(known) => diff.changed.extend(changed(known, message)),
-            None => diff.came.push(shown(message)),
+            Some(known) => diff.changed.extend(changed_parts(known, message)),
+            None => diff.came.push(diff_message(message)),
         }
     }
     diff
@@ -259,7 +259,12 @@ fn lines(diff: &Diff) -> Vec<String> {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let revisions =
             pb::RevisionRange { first_revision: first.message.revision, last_revision: last.message.revision };
-        lines.push(format!("- {}, revisions {}{}", number(run.len(), "message"), range(&revisions), why(first)));
+        lines.push(format!(
+            "- {}, revisions {}{}",
+            number(run.len(), "message"),
+            range(&revisions),
+            drop_reason(first)
+        ));
     }
     for part in &diff.changed {
         lines.push(format!(
@@ -276,12 +281,12 @@ fn lines(diff: &Diff) -> Vec<String> {
     lines
 }
 
-fn same_way(one: &Dropped, other: &Dropped) -> bool {
+fn same_way(one: &DroppedMessage, other: &DroppedMessage) -> bool {
     (one.how, &one.reason, &one.compaction_id) == (other.how, &other.reason, &other.compaction_id)
 }
 
 /// Reason for which a message is no longer shown, with the summary that covers it.
-fn why(dropped: &Dropped) -> String {
+fn drop_reason(dropped: &DroppedMessage) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {
         "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.summary_message_id),

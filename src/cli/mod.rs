@@ -204,9 +204,10 @@ enum Command {
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
-    let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        help::group_commands(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
-        let error = help::advised(error);
+        let error = help::advise(error);
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
         if std::env::args_os().len() == 1 && welcome::is_due() {
             drop(welcome::greet());

@@ -5,7 +5,7 @@ use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::model::compaction::{CompactionKind, Contradiction};
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use longhand::model::mark::WordsStance;
@@ -88,7 +88,7 @@ async fn said_lines(test: &TestApp, session: &str) -> Vec<String> {
 
 /// Has everything summarized but for the messages from the one with this id on.
 async fn compact(test: &TestApp, session: &str, tail_start: &str) {
-    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
 }
@@ -124,7 +124,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, work()).await;
     append(&test, &session, conversation("u3 \"go on\"")).await;
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     summarizer.held().await;
     let passes = runs("k4", "cargo test -p parser", false, "test result: ok. 11 passed; 0 failed; 0 ignored");
@@ -284,7 +284,10 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     assert_eq!((now().await.lines, now().await.marked), (words.lines, vec![(u1, WordsStance::Struck)]));
     // An undo takes back the mark, not the summary, and nothing waits for it; a redo brings it back.
     let (undone, _) = test.app.compactions().undo(&session, None).await.expect("undone");
-    assert!(matches!(undone, Reversed::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1), "{undone:?}");
+    assert!(
+        matches!(undone, ReversedChange::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1),
+        "{undone:?}"
+    );
     assert_eq!((now().await.lines.len(), now().await.marked.len()), (2, 0));
     let guards = test.app.sessions().get(&session).await.expect("the session").session.guards;
     assert_eq!(guards.hold_turns, 0, "{guards:?}");

@@ -7,7 +7,7 @@ use longhand::model::compaction::{CompactionKind, CompactionState};
 use longhand::model::event::EventKind;
 
 fn from(tail_start: &str) -> NewCompaction {
-    NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) }
+    NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) }
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_tail_that_cannot_start_there_is_refused() {
     test.append(&session, "u4 \"go\"\na4 call=c4\nu5 \"wait\"\nt5 result=c4:ok\na5 \"so\"").await;
     test.append(&session, "u6 \"on\"\na6 call=c6\nu7 \"wait\"\nr1 \"{}\"").await;
     let before = test.revision(&session).await;
-    let prune = NewCompaction { tail_start: "u2".to_owned(), ..NewCompaction::of(CompactionKind::Prune) };
+    let prune = NewCompaction { tail_start: "u2".to_owned(), ..NewCompaction::of_kind(CompactionKind::Prune) };
     for (wanted, reason) in [
         (from("nobody"), Reason::MessageNotFound),
         (from("u1"), Reason::NothingToCompact),
@@ -187,7 +187,7 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     test.append(&session, &turns(7, 8, 1_100)).await;
     let before = shown(&test.context(&session).await);

@@ -225,7 +225,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
-    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = of(&test.context(&session).await, "t90");

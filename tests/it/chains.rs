@@ -47,7 +47,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
         test.append(&session, &turns(first, first + 3, 400)).await;
         let view = test.context(&session).await;
         before.push((view.hash, view.messages.len()));
-        let started = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
+        let started = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await;
         started.unwrap_or_else(|error| panic!("{number}: {error}"));
         test.settled().await;
         let view = test.context(&session).await;

@@ -7,7 +7,7 @@ use longhand::app::Caller;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::sessions::{NewSession, SessionChange};
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Level, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -85,7 +85,7 @@ async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction
         .compactions()
         .start(
             session,
-            NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
+            NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) },
         )
         .await;
     started.expect("there is something to compact").answer
@@ -323,7 +323,7 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     test.settled().await;
     assert_eq!(test.context(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
     test.app.compactions().undo(&session, None).await.expect("undone");
@@ -433,7 +433,7 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
     let (undone, receipt) = test.app.compactions().undo(&session, None).await.expect("undone");
-    let Reversed::Compaction(undone) = undone else { panic!("another change") };
+    let ReversedChange::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
     let error = test.app.compactions().undo(&session, None).await.expect_err("there was one");
@@ -558,7 +558,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.compactions().start(&session, NewCompaction::of(kind)).await;
+        let refused = test.app.compactions().start(&session, NewCompaction::of_kind(kind)).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
@@ -590,7 +590,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let mut watch = test.watch().await;
     let whole = test.context(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune));
+    let ask = || test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune));
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")

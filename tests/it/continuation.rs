@@ -128,7 +128,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     test.append(&by_hand, &turns(1, 20, WORDS)).await;
     test.append(&by_hand, &unfinished().replace("u9", "u29").replace("a9", "a29")).await;
     let mut watch = test.watch().await;
-    let wanted = NewCompaction::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&by_hand, wanted).await.expect("something to compact");
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;

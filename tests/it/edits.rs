@@ -232,7 +232,7 @@ async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     let whole = test.context(&session).await;
     test.app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
     test.app.compactions().undo(&session, None).await.expect("undone");

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget, part_target};
 use longhand::app::error;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
@@ -157,7 +157,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let head = test.revision(&session).await;
     for caller in [once(), test.app.clone(), test.once("other", "u1")] {
         let again = erase(&caller, &session, message("u1")).await;
-        assert_eq!(again, Erased { existed: true, ..erased.clone() });
+        assert_eq!(again, EraseAnswer { existed: true, ..erased.clone() });
     }
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
     let repeated = test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("answered");
@@ -215,10 +215,10 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let would = EraseRequest { dry_run: true, ..message("u1") };
     let would = test.app.content().erase(&session, would).await.expect("a preview");
     // It waits for no file, so it names none.
-    let before = Erased { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
+    let before = EraseAnswer { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
     let again = erase(&test.app, &session, message("u1")).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
     assert_eq!(test.findings().await, []);
 }
@@ -296,7 +296,7 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let erased = erase(&test.app, &session, message("u1")).await;
     // The end of the compaction is in the same change, behind the event that the answer names.
     let again = erase(&test.app, &session, message("u1")).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     summarizer.release();
     watch.wait_for(EventKind::CompactionCancelled).await;
     // The view is still too large, so that another summary is made, of what is left.
@@ -353,13 +353,13 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
         test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
         test.app.sessions().restore(&session).await.map(drop),
         test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.map(drop),
         test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
     }
     let again = erase(&test.app, &session, request(EraseTarget::Session)).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     let other = NewSession { title: "another".to_owned(), ..new() };
     let other = test.create(other).await;
     assert_ne!(other, session);
@@ -441,14 +441,14 @@ async fn words_of_erased_messages_are_found_no_more() {
 #[tokio::test]
 async fn prompts_and_questions_lose_what_their_messages_lose() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, PromptChoice};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
-    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::from_parts(vec![text(&noise("prompt", 400))]) };
     let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted").answer;
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    test.app.prompts().take(&session, run.epoch, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, run.epoch, PromptChoice::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     let question = Question {
         text: noise("question", 200),
@@ -476,15 +476,15 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
 #[tokio::test]
 async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, PromptChoice};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
-        let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
+        let prompt = NewPrompt::from_parts(vec![text(&noise(name, 400))]);
         test.app.prompts().submit(&session, prompt).await.expect("submitted");
     }
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    let taken = test.app.prompts().take(&session, run.epoch, Wanted::First).await;
+    let taken = test.app.prompts().take(&session, run.epoch, PromptChoice::First).await;
     taken.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     for call in ["c1", "c2"] {

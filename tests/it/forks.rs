@@ -238,7 +238,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;

@@ -227,7 +227,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     test.append(&session, &turns(16, 24, 800)).await;
     test.settled().await;
     let before = summaries(&test).await;
-    let by_hand = NewCompaction::of(CompactionKind::Summary);
+    let by_hand = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&session, by_hand).await.expect("it is not held");
     test.settled().await;
     assert_eq!(summaries(&test).await, before + 1);
@@ -485,7 +485,7 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    let by_hand = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
+    let by_hand = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await;
     by_hand.expect("whoever asks gets it");
 }
 

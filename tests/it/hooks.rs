@@ -379,7 +379,7 @@ echo "{\"messages\": [{\"role\": \"user\", \"parts\": [{\"text\": \"the key was 
         &format!("u1 \"The key is hunter2.\"\na1 \"{words}\"\nu2 \"Print the tide tables.\"\na2 \"On.\""),
     )
     .await;
-    let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     test.settled().await;
     assert!(read(&summarizer.asked()[0])[0].contains("the key was taken out here"));

@@ -38,7 +38,8 @@ async fn cross(test: &TestApp, session: &str) {
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::Daemon;
 use crate::support::{TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
-use longhand::app::append::{AppendRequest, Appended, EditRequest, NewDraftText};
+use longhand::app::append::{AppendAnswer, AppendRequest, EditRequest, NewDraftText};
 use longhand::app::compactions::NewSummary;
 use longhand::app::erase::{EraseRequest, EraseTarget, part_target};
 use longhand::app::sessions::NewSession;
@@ -25,7 +25,7 @@ async fn erase_message(test: &TestApp, session: &str, id: &str) {
     erase(test, session, EraseTarget::Messages(vec![id.to_owned()])).await;
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> AppendAnswer {
     let request = AppendRequest { messages, keep_erased, ..AppendRequest::default() };
     test.app.messages().append_with(session, request).await.expect("appended").answer
 }

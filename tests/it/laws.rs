@@ -508,14 +508,14 @@ impl Fixture {
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.compactions().start(&id, NewCompaction::of(kind)).await?;
+                app.compactions().start(&id, NewCompaction::of_kind(kind)).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
                 let wanted = NewCompaction {
                     head_start: name(self.chosen(at, head)),
                     tail_start: name(self.chosen(at, tail)),
-                    ..NewCompaction::of(CompactionKind::Summary)
+                    ..NewCompaction::of_kind(CompactionKind::Summary)
                 };
                 match app.compactions().start(&id, wanted).await {
                     // Not every policy summarizes.

@@ -167,7 +167,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     };
     test.app.sessions().update(&session, change).await.expect("another policy");
     test.settled().await;
-    let wanted = NewCompaction::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
@@ -224,7 +224,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
         let first = round * 10 + 1;
         append(&test, &session, turns("read_file", first, first + 9)).await;
         // A worker prunes meanwhile.
-        let wanted = NewCompaction::of(CompactionKind::Prune);
+        let wanted = NewCompaction::of_kind(CompactionKind::Prune);
         test.app.compactions().start(&session, wanted).await.expect("there are outputs to clear");
         for turn in first + 2..first + 6 {
             let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));

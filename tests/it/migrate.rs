@@ -101,7 +101,7 @@ async fn full() -> Full {
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
     test.app.messages().append_draft("main", "a71", words).await.expect("drafted");
     test.by("ada").runs().acquire("main", Some(Duration::from_secs(600)), false).await.expect("a run");
-    test.app.prompts().submit("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
+    test.app.prompts().submit("main", NewPrompt::from_parts(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
     let question = Question { text: "May I?".to_owned(), choices, ..Question::default() };
     test.app.approvals().request("main", question).await.expect("asked");

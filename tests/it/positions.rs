@@ -351,7 +351,7 @@ impl Life<'_> {
             }
             Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
-                let wanted = NewCompaction { tail_start, ..NewCompaction::of(CompactionKind::Summary) };
+                let wanted = NewCompaction { tail_start, ..NewCompaction::of_kind(CompactionKind::Summary) };
                 app.compactions().start(&session, wanted).await?;
                 self.test.settled().await;
             }

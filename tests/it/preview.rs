@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 
 /// All kinds of requests by hand.
 fn ways() -> Vec<NewCompaction> {
-    let level = |level| NewCompaction { level, ..NewCompaction::of(CompactionKind::Summary) };
+    let level = |level| NewCompaction { level, ..NewCompaction::of_kind(CompactionKind::Summary) };
     let mut ways: Vec<NewCompaction> =
         [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
-    ways.push(NewCompaction::of(CompactionKind::Prune));
+    ways.push(NewCompaction::of_kind(CompactionKind::Prune));
     ways
 }
 
@@ -103,7 +103,7 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
     test.app.messages().pin(&session, "u2").await.expect("pinned");
-    let wanted = || NewCompaction::of(CompactionKind::Summary);
+    let wanted = || NewCompaction::of_kind(CompactionKind::Summary);
     let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;
     let pinned = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");

@@ -710,7 +710,7 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
         test.append(&session, &turns(1, 9, 1_100)).await;
         let wanted = || NewCompaction {
             instructions: "Dwell on the café.".to_owned(),
-            ..NewCompaction::of(CompactionKind::Summary)
+            ..NewCompaction::of_kind(CompactionKind::Summary)
         };
         let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
         assert!(fake.asked().is_empty(), "a plan asks nobody");

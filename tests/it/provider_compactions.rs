@@ -2,7 +2,7 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::erase::{EraseRequest, EraseTarget};
@@ -67,7 +67,7 @@ const REQUEST: &str = r#"{"input":[{"type":"message","role":"user","content":"On
 const FAILED: &str =
     r#"{"role":"assistant","content":[{"type":"compaction","content":null}],"stop_reason":"compaction"}"#;
 
-async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
+async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> AppendAnswer {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
     test.app.messages().append_with(session, request).await.expect("appended").answer
@@ -143,7 +143,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
         let test = TestApp::with(summarizer.clone()).await;
         let session = compacted(&test, format, json, window(model_of(format), 200_000)).await;
         test.append(&session, &turns(9, 12, 2_000)).await;
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
         test.settled().await;
         let read: usize = summarizer.asked()[0].messages.len();
         assert!(read >= 13, "{kind}: the originals are read, and not the block: {read}");

@@ -2,7 +2,7 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::formatted::{Format, ProviderContent};
@@ -25,7 +25,7 @@ fn given<'a>(format: Format, json: &str, view_token: Option<String>) -> AppendRe
     AppendRequest { provider_content, ..AppendRequest::default() }
 }
 
-async fn append(test: &TestApp, session: &str, json: &str) -> Appended {
+async fn append(test: &TestApp, session: &str, json: &str) -> AppendAnswer {
     test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended").answer
 }
 
@@ -110,7 +110,7 @@ async fn a_summary_is_the_end_of_a_stable_beginning() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
-    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     let marked = |view: &Context| {
         let messages = values(view);
@@ -266,7 +266,7 @@ async fn a_known_beginning_has_the_ids_of_now() {
     let session = test.session("opencode@seed", 600_000, 1_000).await;
     let compact = async |last: usize| {
         test.append(&session, &turns(last - 9, last, 4_000)).await;
-        let asked = NewCompaction::of(CompactionKind::Summary);
+        let asked = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
     };

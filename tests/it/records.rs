@@ -1,8 +1,8 @@
 //! P2, P4: newer versions of records, where a client asks for them.
 
 use crate::support::{TestApp, conversation, result};
-use longhand::app::append::{AppendRequest, Appended};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
+use longhand::app::append::{AppendAnswer, AppendRequest};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
 use longhand::model::Revision;
@@ -30,7 +30,7 @@ fn data(message: &Message) -> &str {
     }
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<AppendAnswer, Error> {
     test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
@@ -71,7 +71,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     assert_eq!(test.findings().await, []);
 }
 
-async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> Erased {
+async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> EraseAnswer {
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
     test.app.content().erase(session, request).await.expect("erased")
 }

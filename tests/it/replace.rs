@@ -1,7 +1,7 @@
 //! P4, P14: a rewind, messages, and a session's title and metadata in one mutation, guarded by the last message.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns};
-use longhand::app::append::{AppendRequest, Appended, OpenPart, RewindTo};
+use longhand::app::append::{AppendAnswer, AppendRequest, OpenPart, RewindTo};
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Caller, Error, Reason};
@@ -223,7 +223,7 @@ async fn a_rewind_needs_new_client_ids_unless_it_was_done() {
     let done = app.messages().append_with(&session, request()).await.expect("replaced");
     // The answer was lost, and there is no request id: the client ids show that it was carried out.
     let again = app.messages().append_with(&session, request()).await.expect("again");
-    let repeated = Appended { existed_count: 3, ..done.answer.clone() };
+    let repeated = AppendAnswer { existed_count: 3, ..done.answer.clone() };
     assert_eq!((&again.ids, again.existed_count, again.revision), (&repeated.ids, 3, repeated.revision));
     assert_eq!(test.revision(&session).await, done.revision);
     // What another client wrote behind it is not thrown away.

@@ -324,7 +324,7 @@ async fn appends_do_not_wait_for_the_index() {
         loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
         ..scheduler::Options::default()
     };
-    let idle = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
+    let idle = Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(Arc::new(Extractive)), workers);
     let stopping = CancellationToken::new();
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),

@@ -289,7 +289,7 @@ async fn a_shortened_output_names_its_compaction() {
     let session = prunable(&test).await;
     test.append(&session, "a7 \"looking\" call=c7\nt7 result=c7:whole").await;
     let mut watch = test.watch().await;
-    let prune = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let prune = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     prune.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let context = test.context(&session).await;

@@ -299,7 +299,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.app.messages().edit_with(&session, edit).await.expect("edited");
     test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
-    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::from_parts(vec![text(SECRET)]) };
     test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };
@@ -310,7 +310,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     assert!(!format!("{answered:?}").contains(BEGIN));
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.runs().release(&session, run.epoch, Some(title())).await.expect("released");
-    let wanted = NewCompaction { instructions: title(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: title(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     // There may be nothing to compact.
     if let Ok(started) = test.app.compactions().start(&session, wanted).await {
         let _ = test.app.compactions().cancel(&started.0.id.to_string()).await;

@@ -270,7 +270,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
         assert!(refused.contains("never"), "{refused}");
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
-    let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));

@@ -43,7 +43,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
-    test.app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("asked");
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
@@ -133,7 +133,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: answer.clone(), supplied, ..TaskReply::default() }).await;
         watch.wait_for(EventKind::Compacted).await;
@@ -317,7 +317,7 @@ async fn the_policys_fallback_replaces_the_summary_of_a_model_that_fails() {
         let test = TestApp::with(ScriptedSummarizer::new([Line::Refuse])).await;
         let session = test.session(preset, 600_000, 1_000).await;
         test.append(&session, &turns(1, 40, 4_000)).await;
-        let asked = NewCompaction::of(CompactionKind::Summary);
+        let asked = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
         let view = test.context(&session).await;

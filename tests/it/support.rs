@@ -13,7 +13,7 @@
 
 use crate::database::{Database, copy_store};
 use crate::engines::open_store;
-use longhand::app::append::{Appended, ListMessages};
+use longhand::app::append::{AppendAnswer, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::session_list::{ListSessions, SessionConditions};
@@ -170,7 +170,8 @@ impl TestApp {
         let (store, writer) = open_store(directory.path(), clock.clone()).await;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(summarizer.clone()), scheduling);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
@@ -308,7 +309,7 @@ impl TestApp {
     }
 
     /// Appends a conversation.
-    pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
+    pub(crate) async fn append(&self, session: &str, text: &str) -> AppendAnswer {
         let appended = self.app.messages().append(session, conversation(text), None, None).await;
         appended.unwrap_or_else(|error| panic!("{error}: {text}")).answer
     }

@@ -63,7 +63,7 @@ pub(crate) async fn rich() -> TestApp {
     app.sessions().archive(&session).await.expect("archived");
     app.sessions().restore(&session).await.expect("restored");
     let pruned = crate::support::prunable(&test).await;
-    app.compactions().start(&pruned, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&pruned, NewCompaction::of_kind(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::PartsPruned).await;
     test.settled().await;
     let fork = app.sessions().fork(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new()).await;

@@ -4,7 +4,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns};
 use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::ForkPoint;
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 
@@ -13,11 +13,11 @@ async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) 
     test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
-async fn undo(test: &TestApp, session: &str) -> Reversed {
+async fn undo(test: &TestApp, session: &str) -> ReversedChange {
     test.app.compactions().undo(session, None).await.expect("undone").0
 }
 
-async fn redo(test: &TestApp, session: &str) -> Reversed {
+async fn redo(test: &TestApp, session: &str) -> ReversedChange {
     test.app.compactions().redo(session, None).await.expect("redone").0
 }
 
@@ -32,7 +32,7 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let mut watch = test.watch().await;
     let mut hashes = vec![test.context(&session).await.hash];
     let app = &test.app;
-    app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;
@@ -47,13 +47,13 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     (session, hashes)
 }
 
-fn kind(reversed: &Reversed) -> &'static str {
+fn kind(reversed: &ReversedChange) -> &'static str {
     match reversed {
-        Reversed::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
-        Reversed::Compaction(_) => "compaction",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Edit(_), .. }) => "edit",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Rewind, .. }) => "rewind",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Words(_), .. }) => "words",
+        ReversedChange::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
+        ReversedChange::Compaction(_) => "compaction",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Edit(_), .. }) => "edit",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Rewind, .. }) => "rewind",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Words(_), .. }) => "words",
     }
 }
 
@@ -130,7 +130,7 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     for reverse in [true, true, false, false, true] {
         let reversed = if reverse { undo(&test, &session).await } else { redo(&test, &session).await };
         let at = test.revision(&session).await;
-        if let Reversed::Compaction(found) = reversed {
+        if let ReversedChange::Compaction(found) = reversed {
             assert_eq!((found.id, found.undone_revision), (compaction, reverse.then_some(at)));
             assert_eq!(listed().await, *found);
         }

@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, conversation, text, turns, window};
 use crate::window_fit::settled;
-use longhand::app::append::Appended;
+use longhand::app::append::AppendAnswer;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
@@ -49,7 +49,7 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
     reply
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<AppendAnswer, Error> {
     test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
@@ -296,7 +296,13 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
 }
 
 /// A reply of some words that reports this usage for the newest view.
-async fn reported(test: &TestApp, session: &str, name: &str, usage: Option<Usage>, reason: FinishReason) -> Appended {
+async fn reported(
+    test: &TestApp,
+    session: &str,
+    name: &str,
+    usage: Option<Usage>,
+    reason: FinishReason,
+) -> AppendAnswer {
     let mut reply = conversation(&format!("{name} 1200c"));
     let view = Some(test.context(session).await.token);
     reply[0].finish = Some(NewFinish { reason: Some(reason), usage, view, ..NewFinish::default() });

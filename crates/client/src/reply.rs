@@ -14,7 +14,7 @@ use v1::write_message_request::Frame;
 const WAITING_MAX: usize = 16;
 
 /// A message that is open until its end. Drafts grow text by text; other parts come whole. A lost stream begins again with
-/// everything from the first frame on, of which the daemon writes what it has not got.
+/// its first frame; the daemon skips what it has.
 #[derive(Debug)]
 pub struct Reply {
     client: Client,
@@ -208,8 +208,8 @@ impl Reply {
         loop {
             let writer = self.writer.get_or_insert_with(|| Writer::open(self.client.clone()));
             let Some(frame) = self.frames.get(writer.given) else { return Ok(()) };
-            let given = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
-            if attempts.within(given).await? {
+            let sending = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
+            if attempts.within(sending).await? {
                 writer.given += 1;
                 continue;
             }

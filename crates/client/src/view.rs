@@ -1,4 +1,4 @@
-//! What a model should see now, of which only what changed comes over the wire.
+//! What a model should see now. Only what changed comes over the wire.
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -82,8 +82,8 @@ impl Client {
         self.refresh_view(request, &View::default()).await
     }
 
-    /// The view that follows the held one, of which only what changed is sent. A view of a revision, or one that was
-    /// shortened for a call, is not to be held.
+    /// The view that follows the held one: only what changed is sent. Do not hold a view of a revision, or one that was
+    /// shortened for a call.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use watcher::Watched;
+use watcher::WatchedEvents;
 
 /// Window of the model that the sample's agents report, in tokens: small, so that a short session fills it.
 const WINDOW_TOKENS: i64 = 14_000;
@@ -67,7 +67,6 @@ impl Arguments {
     }
 }
 
-/// Result of the demo, as JSON.
 #[derive(Serialize)]
 struct DemoResult<'a> {
     passed: bool,
@@ -110,7 +109,7 @@ async fn check(
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
     let (played, watched) = play(&daemon, &client, session_id, output).await?;
-    let Watched { events, mut output } = watched;
+    let WatchedEvents { events, mut output } = watched;
     show_compaction(&client, session_id, &events, &mut output).await?;
     let mut checks = vec![
         checks::history(&client, session_id, &played).await?,
@@ -122,9 +121,9 @@ async fn check(
     ];
     let server = daemon.address.to_string();
     let kept = if keep {
-        let kept = farewell(&daemon, session_id);
+        let farewell_lines = farewell(&daemon, session_id);
         daemon.keep();
-        kept
+        farewell_lines
     } else {
         drop(client);
         checks.push(checks::stopped(daemon.stop().await?));
@@ -179,7 +178,7 @@ async fn play(
     client: &Client,
     session_id: &str,
     output: Output,
-) -> anyhow::Result<([AgentRecord; 2], Watched)> {
+) -> anyhow::Result<([AgentRecord; 2], WatchedEvents)> {
     let terminal = Agent::new("terminal", daemon.connect("terminal").await?, session_id);
     let editor = Agent::new("editor", daemon.connect("editor").await?, session_id);
     let interface = daemon.connect("interface").await?;
@@ -255,8 +254,8 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     for (index, message) in view.messages.iter().enumerate() {
         if message.kind() == pb::ContextMessageKind::Summary {
             lines.push(format!("  {}", heading(message)));
-            let words = message.parts.iter().filter_map(|part| part.part.as_ref());
-            let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+            let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
+            let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
             lines.extend(text.iter().take(SUMMARY_LINES).map(|line| format!("    {line}")));
             if text.len() > SUMMARY_LINES {
                 lines.push(format!("    … {} more", count((text.len() - SUMMARY_LINES) as i64, "line")));
@@ -271,8 +270,8 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
 }
 
 fn in_a_line(message: &pb::ContextMessage) -> String {
-    let words = message.parts.iter().filter_map(|part| part.part.as_ref());
-    let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+    let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
+    let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
     one_line(&format!("{}: {}", heading(message), text.join(" ")))
 }
 

@@ -15,11 +15,11 @@ use longhand_client::Client;
 const PAGE_SIZE: i32 = 500;
 
 /// A session as of one revision, and the number of sessions of its sub-agents.
-pub(super) async fn read(client: &Client, session_id: String) -> anyhow::Result<(Session, usize)> {
+pub(super) async fn read_session(client: &Client, session_id: String) -> anyhow::Result<(Session, usize)> {
     let request = pb::GetSessionRequest { session_id: session_id.clone() };
     let session = client.call(request).await?.session.unwrap_or_default();
     let messages = messages(client, &session_id, session.revision).await?;
-    let done = compactions::all(client, &session_id).await?;
+    let done = compactions::list_all(client, &session_id).await?;
     let compactions = done.into_iter().rev().filter_map(|compaction| done_compaction(compaction, session.revision));
     let compactions = compactions.collect();
     let children = children(client, &session_id).await?;

@@ -14,7 +14,7 @@ const SAMPLE: usize = 20;
 
 /// Result of an import.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     sessions: Vec<SessionReport>,
     messages: usize,
     parts: usize,
@@ -108,7 +108,7 @@ fn mean_milliseconds(micros: &[i64]) -> f64 {
     if micros.is_empty() { 0.0 } else { micros.iter().sum::<i64>() as f64 / micros.len() as f64 / 1_000.0 }
 }
 
-impl Report {
+impl ImportReport {
     /// A report with the totals of the files, before anything is written.
     pub(super) fn with_totals(sources: &[Source], problems: usize) -> Self {
         let mut report = Self { problems, ..Self::default() };
@@ -229,7 +229,7 @@ impl Report {
 
 /// Sums of several imports.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(super) struct ImportSum {
     messages: usize,
     sessions: usize,
     written: i64,
@@ -237,9 +237,9 @@ pub(super) struct Sum {
     cost_usd: f64,
 }
 
-impl Sum {
+impl ImportSum {
     /// Adds an import.
-    pub(super) fn add(&mut self, report: &Report) {
+    pub(super) fn add(&mut self, report: &ImportReport) {
         self.messages += report.messages;
         self.sessions += report.sessions.len();
         self.written += report.written;
@@ -298,13 +298,13 @@ impl Compactions {
 
 /// Progress line of an import on a terminal.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ImportProgress {
     line: progress::Progress,
     total: usize,
     done: usize,
 }
 
-impl Progress {
+impl ImportProgress {
     /// A progress line for this number of entries.
     pub(super) fn new(total: usize) -> Self {
         Self { line: progress::Progress::new(), total, done: 0 }
@@ -337,7 +337,7 @@ mod tests {
             pb::Compaction { state: state.into(), kind: kind.into(), trigger: trigger.into(), ..Default::default() }
         };
         use pb::{CompactionKind as Kind, CompactionState as State, CompactionTrigger as Trigger};
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         report.session(
             &pb::Session::default(),
             &[
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_report_is_one_json_object() {
-        let mut report = Report { written: 10, ..Report::default() };
+        let mut report = ImportReport { written: 10, ..ImportReport::default() };
         report.close(Timestamp(0), Timestamp(2_000_000));
         let value = serde_json::to_value(&report).expect("JSON");
         assert_eq!(value["messages_per_second"], 5.0);

@@ -42,7 +42,6 @@ impl KnownSecrets {
     }
 }
 
-/// A file with rules for secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RulesFile {

@@ -3,7 +3,7 @@
 
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
-use super::summarize::Summarizing;
+use super::summarize::SummaryAttempt;
 use super::worker::Worker;
 use crate::fold::attempt::{Attempt, AttemptInput, Step};
 use crate::fold::guards::Guards;
@@ -40,7 +40,7 @@ impl Worker {
         let planning = planning_input(&policy, &claim.window, &source, &formed, self.clock.now());
         let fold = loaded::fold(&policy, &source, &formed);
         let guards = Guards::new(planning, &fold, guard_input(&rows));
-        let mut summarizing = Summarizing::new(self.summarizers.of(claim.request.level), claim, planning);
+        let mut summarizing = SummaryAttempt::new(self.summarizers.for_level(claim.request.level), claim, planning);
         let is_last = claim.attempt >= *attempts_max;
         let (request, writer) = (&claim.request, summarizing.writer());
         let mut attempt =

@@ -74,7 +74,7 @@ enum HookStatus {
 }
 
 /// The messages for a program.
-pub(super) fn given(sources: &[SourceMessage]) -> Vec<GivenMessage> {
+pub(super) fn given_messages(sources: &[SourceMessage]) -> Vec<GivenMessage> {
     let message = |source: &SourceMessage| GivenMessage {
         message_id: source.message.id.to_string(),
         revision: source.message.revision,
@@ -123,7 +123,7 @@ fn parts(source: &SourceMessage, part: &Part) -> Vec<HookPart> {
 }
 
 /// The messages in place of `originals`; an error says what cannot be used, without its content.
-pub(super) fn replaced(
+pub(super) fn replacement_messages(
     field: &str,
     originals: &[SourceMessage],
     returned: &[ReturnedMessage],

@@ -32,7 +32,7 @@ pub struct SummaryInEffect {
 impl SummaryInEffect {
     /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
     /// on its own: its text stays as it is.
-    pub fn of(
+    pub fn new(
         input: &SummaryInput,
         output: SummaryOutput,
         (behind, seen): (&[SourceMessage], Revision),
@@ -69,14 +69,14 @@ impl Worker {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
+        SummaryInEffect::new(input, output, (&behind, seen), supplied).map_err(interrupted)
     }
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
 pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
-    let kept = store.compactions().digest(covered.compaction).await?;
-    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
+    let stored_digest = store.compactions().digest(covered.compaction).await?;
+    if let Some(json) = stored_digest.filter(|json| Digest::from_json(json).is_some()) {
         return Ok(json);
     }
     let mut digest = Digest::default();

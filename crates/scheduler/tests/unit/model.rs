@@ -5,7 +5,7 @@
 //! due must have been done.
 
 use super::recover;
-use super::step::{Input, State, WorkItem, step};
+use super::step::{Input, SchedulerState, WorkItem, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
@@ -114,7 +114,7 @@ struct Fixture {
     sessions: Vec<SessionKey>,
     /// The revision and the growth of the history at which each due session was listed.
     listed_at: HashMap<SessionKey, (Revision, i64)>,
-    state: State,
+    state: SchedulerState,
     queue: VecDeque<WorkItem>,
     hands: [Option<CurrentWork>; WORKERS],
     stale_claims: Vec<Claim>,
@@ -174,7 +174,8 @@ impl Fixture {
             );
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
-        let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
+        let (state, queue, hands, stale_claims) =
+            (SchedulerState::default(), VecDeque::new(), [None, None], Vec::new());
         Self {
             directory,
             clock,
@@ -573,7 +574,7 @@ impl Fixture {
     }
 
     async fn restart(&mut self, gently: bool) {
-        self.state = State::default();
+        self.state = SchedulerState::default();
         self.queue.clear();
         self.stale_claims.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
         if gently {
@@ -709,7 +710,7 @@ proptest! {
     fn work_has_one_worker_and_none_is_missed(
         rounds in prop::collection::vec((prop::collection::vec((0..6_i64, any::<bool>()), 0..8), 0..4_usize), 1..30)
     ) {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let mut out: Vec<WorkItem> = Vec::new();
         for (found, finished) in rounds {
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::nouns::Approvals;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, receipt_id, validate};
 pub use crate::model::approval::{Answer, Approval, Choice, Question};
 use crate::model::ids::ApprovalId;
@@ -12,7 +12,7 @@ fn approval_id(id: &str) -> Result<ApprovalId> {
     id.parse().map_err(|error| Error::field("approval_id", error))
 }
 
-impl Sent for Question {
+impl ClientInput for Question {
     fn validate(&self) -> Result<()> {
         validate::question(self)
     }
@@ -33,7 +33,7 @@ struct SentAnswer {
     answer: Answer,
 }
 
-impl Sent for SentAnswer {
+impl ClientInput for SentAnswer {
     /// A question that has ended, or whose session is erased, is refused for that, whatever is answered: an erasure
     /// leaves it without its choices. One that waits never changes.
     fn validate(&self) -> Result<()> {
@@ -50,17 +50,17 @@ impl Sent for SentAnswer {
 
 impl Approvals<'_> {
     /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
-    pub async fn request(self, session: &str, question: Question) -> Result<Answered<(Approval, Receipt)>> {
+    pub async fn request(self, session: &str, question: Question) -> Result<ScreenedAnswer<(Approval, Receipt)>> {
         let question = self.caller.check(question)?;
-        let found = question.findings().clone();
+        let findings = question.findings().clone();
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().runs().request_approval(key, self.caller.requester(), question).await?;
         let approval = self.caller.store().runs().approval(key, ApprovalId(receipt_id(&receipt)?)).await;
-        Ok(Answered::new((Error::answer(approval)?, receipt), found))
+        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), findings))
     }
 
     /// Answers a question, once. Returns it with the answer.
-    pub async fn answer(self, session: &str, id: &str, answer: Answer) -> Result<Answered<(Approval, Receipt)>> {
+    pub async fn answer(self, session: &str, id: &str, answer: Answer) -> Result<ScreenedAnswer<(Approval, Receipt)>> {
         let id = approval_id(id)?;
         let key = self.caller.session_key(session).await?;
         let approval = self.caller.store().runs().approval(key, id).await?;
@@ -68,7 +68,7 @@ impl Approvals<'_> {
         let answer = sent.with(Some(sent.answer.clone()));
         let receipt = self.caller.store().runs().end_approval(key, self.caller.requester(), id, answer).await?;
         let approval = self.caller.store().runs().approval(key, id).await;
-        Ok(Answered::new((Error::answer(approval)?, receipt), sent.into_parts().1))
+        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), sent.into_parts().1))
     }
 
     /// Withdraws a question.

@@ -22,7 +22,7 @@ pub struct ImportedArchive {
 }
 
 /// The lines of an archive that was sent compressed.
-fn decompressed(data: &[u8]) -> Result<Vec<u8>> {
+fn decompress(data: &[u8]) -> Result<Vec<u8>> {
     let broken = |error: std::io::Error| Error::new(Reason::ArchiveInvalid, format!("data is no Zstandard: {error}"));
     let mut lines = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(data).map_err(broken)?;
@@ -102,7 +102,7 @@ impl Archives<'_> {
         let permit = self.caller.shared.unless_stopping(self.caller.shared.imports.acquire()).await?;
         let _permit = permit.map_err(Error::internal)?;
         let (archives, bytes) = (self.caller.store().archives().clone(), data.len());
-        let read = move || Ok::<Archive, Error>(archives.read(&decompressed(&data)?)?);
+        let read = move || Ok::<Archive, Error>(archives.read(&decompress(&data)?)?);
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
         let imported =
             self.caller.store().archives().import(archive, self.caller.visibility.tenant.clone(), bytes).await?;

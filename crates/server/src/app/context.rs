@@ -1,7 +1,7 @@
 //! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
-use super::formatted::{self, Formatted};
+use super::formatted::{self, FormattedView};
 use super::large_views::view_bytes;
 use super::nouns::Views;
 use super::{validate, view_token, window_of_call};
@@ -73,7 +73,7 @@ pub struct Context {
     /// The rest of the view; empty in another format than Longhand's own.
     pub messages: Vec<ViewMessage>,
     /// The same in the format that was asked for.
-    pub formatted: Option<Formatted>,
+    pub formatted: Option<FormattedView>,
     /// Tokens of a request with the view: valid usage plus the estimate of the messages added after it.
     pub context_tokens: i64,
     /// Tokens, by the policy's estimate.
@@ -111,8 +111,8 @@ pub struct Context {
 /// A view with the state it was made from.
 struct BuiltView {
     session: Arc<LoadedSession>,
-    pending: PendingWork,
-    /// The memory reserved for the view while it is made; none for one that is not large.
+    pending: Pending,
+    /// Memory reserved while the view is made; small views need none.
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
     window: ModelWindow,
@@ -179,16 +179,16 @@ impl Views<'_> {
         // If shortening removed nothing, the view is the session's own.
         // Nor is one in another form, and its usage is no measure of the session's own.
         let is_other = is_other_form || (shortens && whole_hash != hash);
-        let given = GivenView { revision: source.at, hash, window, shortened: is_other };
-        let token = view_token::write(self.caller.store().view_key(), source.id, &given);
+        let given_view = GivenView { revision: source.at, hash, window, shortened: is_other };
+        let token = view_token::write(self.caller.store().view_key(), source.id, &given_view);
         let mut context = Context {
             revision: source.at,
             hash,
             token,
             known_count,
-            context_tokens: session.fold.context_tokens(&given.window),
+            context_tokens: session.fold.context_tokens(&given_view.window),
             estimated_tokens: session.fold.view.estimated_tokens,
-            window_tokens: given.window.context,
+            window_tokens: given_view.window.context,
             fits,
             over_window,
             usage_doubt: session.fold.usage_doubt(),
@@ -342,7 +342,7 @@ impl Views<'_> {
         self,
         key: SessionKey,
         request: &ContextRequest,
-        now: &Formatted,
+        now: &FormattedView,
         held: Option<&Reservation>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };

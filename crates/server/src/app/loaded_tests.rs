@@ -38,7 +38,7 @@ impl Fixture {
         let options = store::Options { directory: directory.path().join("store"), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
-        let summarizers = Levels::all(Arc::new(Extractive));
+        let summarizers = Levels::same_for_all(Arc::new(Extractive));
         let options = scheduler::Options { loaded_bytes: 1 << 30, ..scheduler::Options::default() };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, options);
         let options = app::Options {

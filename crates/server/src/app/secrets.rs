@@ -21,20 +21,20 @@ pub struct SecretRule {
 
 /// The answer to a request, with what the rules found in its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered<T> {
+pub struct ScreenedAnswer<T> {
     /// The answer.
     pub answer: T,
     /// What the rules found, in their order.
     pub secrets: Vec<SecretFinding>,
 }
 
-impl<T> Answered<T> {
+impl<T> ScreenedAnswer<T> {
     pub(super) fn new(answer: T, found: Findings) -> Self {
         Self { answer, secrets: found.into_list() }
     }
 }
 
-impl<T> Deref for Answered<T> {
+impl<T> Deref for ScreenedAnswer<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -43,7 +43,7 @@ impl<T> Deref for Answered<T> {
 }
 
 /// What a client sends: its limits, and its texts.
-pub(super) trait Sent {
+pub(super) trait ClientInput {
     /// Checks everything that has a limit.
     fn validate(&self) -> Result<()>;
 
@@ -52,14 +52,14 @@ pub(super) trait Sent {
 }
 
 /// A text that a request has beside what it is about.
-pub(super) struct SentText {
+pub(super) struct InputText {
     /// Its field, as errors name it.
     pub(super) field: &'static str,
     pub(super) text: String,
     pub(super) check: fn(&str) -> Result<()>,
 }
 
-impl Sent for SentText {
+impl ClientInput for InputText {
     fn validate(&self) -> Result<()> {
         (self.check)(&self.text)
     }
@@ -71,8 +71,8 @@ impl Sent for SentText {
 
 impl Caller {
     /// What the caller sends, as it may be written.
-    pub(super) fn check<T: Sent>(&self, sent: T) -> Result<CheckedInput<T>> {
-        CheckedInput::new(self.store().secrets(), sent, T::validate, T::screen)
+    pub(super) fn check<T: ClientInput>(&self, sent: T) -> Result<Checked<T>> {
+        Checked::new(self.store().secrets(), sent, T::validate, T::screen)
     }
 
     /// What was found in a request, with what the store found in the text of drafts.

@@ -1,6 +1,6 @@
 //! Views over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::view::{frames, read_request};
 use crate::pb;
 use crate::pb::context_service_server::ContextService;
@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of views.
 pub(super) struct Contexts {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Contexts {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -32,7 +32,7 @@ impl ContextService for Contexts {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let context = caller.views().get(&session, read_request(request)?).await?;
-        let delivery = Delivery::holding(context.held.clone());
+        let delivery = Delivery::with_reservation(context.held.clone());
         let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);
         Ok(response)

@@ -269,7 +269,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?.answer;
+            let (compaction, _) = caller.compactions().start(session, NewCompaction::of_kind(*kind)).await?.answer;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {

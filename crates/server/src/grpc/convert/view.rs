@@ -110,7 +110,7 @@ fn part(part: ViewPart) -> pb::ContextPart {
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 
-fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory {
+fn covered_history(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory {
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
         summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
@@ -129,7 +129,7 @@ pub(in crate::grpc) fn provider_compaction(compaction: ProviderCompaction) -> pb
     }
 }
 
-fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
+fn omitted_history((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
@@ -145,7 +145,7 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
 }
 
 /// Messages that are left out by no mark.
-fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
+fn unmarked_history(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
     pb::OmittedHistory { range: Some(range(omitted)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
@@ -153,9 +153,9 @@ fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistor
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
-    messages: Rest<ViewMessage, pb::ContextMessage>,
+    messages: UnsentMessages<ViewMessage, pb::ContextMessage>,
     /// What is there in the place of messages if a format was asked for.
-    formatted: Rest<WrittenMessage, pb::FormattedMessage>,
+    formatted: UnsentMessages<WrittenMessage, pb::FormattedMessage>,
     end: Option<pb::ContextEnd>,
 }
 
@@ -180,16 +180,16 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
     };
     let (formatted, left_out) =
         context.formatted.map_or_else(Default::default, |formatted| (formatted.messages, formatted.left_out));
-    let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
-    let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
-    let shortened = context.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
+    let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted_history);
+    let empty = context.empty.into_iter().map(|range| unmarked_history(range, pb::OmitReason::Empty));
+    let shortened = context.shortened_away.into_iter().map(|range| unmarked_history(range, pb::OmitReason::Shortened));
     let end = pb::ContextEnd {
-        covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
+        covered: context.covered.map(|stood_for| covered_history(stood_for, context.provenance.as_deref())),
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
         provider_compaction: context.provider_compaction.map(provider_compaction),
     };
-    let (messages, formatted) = (Rest::of(context.messages), Rest::of(formatted));
+    let (messages, formatted) = (UnsentMessages::new(context.messages), UnsentMessages::new(formatted));
     Frames { header: Some(header), messages, formatted, end: Some(end) }
 }
 
@@ -220,14 +220,14 @@ fn left_out_part(left_out: LeftOut) -> pb::LeftOutPart {
 }
 
 /// Messages that are not sent yet.
-struct Rest<Message, Converted> {
+struct UnsentMessages<Message, Converted> {
     messages: vec::IntoIter<Message>,
     /// The one that did not fit in the previous frame.
     held: Option<Converted>,
 }
 
-impl<Message, Converted: prost::Message> Rest<Message, Converted> {
-    fn of(messages: Vec<Message>) -> Self {
+impl<Message, Converted: prost::Message> UnsentMessages<Message, Converted> {
+    fn new(messages: Vec<Message>) -> Self {
         Self { messages: messages.into_iter(), held: None }
     }
 

@@ -1,11 +1,11 @@
 //! A session's view as it changes: whole at first, then what is behind the messages that stay.
 
-use super::events::{ended, heartbeat, is_lost, resync};
+use super::events::{end_event, heartbeat, is_lost, resync};
 use super::query::Query;
 use super::sse;
-use super::subscription::Subscription;
+use super::subscription::EventSubscription;
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -26,19 +26,19 @@ struct ViewFeed<S> {
     origin: Origin,
     /// The request, with what the client holds.
     request: pb::GetContextRequest,
-    subscription: Subscription,
+    subscription: EventSubscription,
     /// The cursor of the newest event that was read.
     cursor: String,
-    state: State,
+    state: FeedState,
 }
 
 /// What comes next.
-enum State {
+enum FeedState {
     /// The next event of the session.
     Waiting,
     /// The view, if it is another one than the client's.
     Changed,
-    /// The rest of a view, of which some messages may be written.
+    /// The rest of a view; some of its messages may be written already.
     Writing { frames: Box<MessageStream>, is_first: bool },
     /// Nothing.
     Over,
@@ -56,14 +56,14 @@ pub(super) async fn follow<S: GrpcRoutes>(
     query: Query,
 ) -> Result<Response, Failure> {
     let mut request: pb::GetContextRequest = query.request()?;
-    let given = [
+    let unusable_fields = [
         ("session_id", !request.session_id.is_empty()),
         ("as_of_revision", request.as_of_revision.is_some()),
         ("known_view_hash", request.known_view_hash.is_some()),
         ("known_revision", request.known_revision.is_some()),
         ("offset", query.is_durable()),
     ];
-    if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
+    if let Some((field, _)) = unusable_fields.iter().find(|(_, is_set)| *is_set) {
         return Err(Error::field(field, "is no parameter of a view that is followed").into());
     }
     request.session_id.clone_from(&session);
@@ -73,15 +73,15 @@ pub(super) async fn follow<S: GrpcRoutes>(
         ..pb::SubscribeEventsRequest::default()
     };
     // Subscribed first: an event that comes while the view is read makes it be read again.
-    let subscription = match Subscription::open(grpc.clone(), &origin, &subscribe).await {
+    let subscription = match EventSubscription::open(grpc.clone(), &origin, &subscribe).await {
         Ok(subscription) => subscription,
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, subscribe, status).await?;
             return Ok(sse::response(stream::iter([event])));
         }
         Err(failed) => return Err(failed.into()),
     };
-    let state = if query.after.is_some() { State::Waiting } else { State::Changed };
+    let state = if query.after.is_some() { FeedState::Waiting } else { FeedState::Changed };
     let cursor = subscription.cursor.clone();
     let feed = ViewFeed { grpc, origin, request, subscription, cursor, state };
     Ok(sse::response(stream::unfold(feed, async |mut feed| {
@@ -94,23 +94,23 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     /// The next text; none at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let step = match std::mem::replace(&mut self.state, State::Over) {
-                State::Waiting => self.wait().await,
-                State::Changed => self.begin().await,
-                State::Writing { frames, is_first } => match self.write(frames, is_first).await {
+            let step = match std::mem::replace(&mut self.state, FeedState::Over) {
+                FeedState::Waiting => self.wait().await,
+                FeedState::Changed => self.begin().await,
+                FeedState::Writing { frames, is_first } => match self.write(frames, is_first).await {
                     Ok(text) => return Some(text),
-                    // Without its end, the event is none.
+                    // The event has no end, so its client drops it.
                     Err(failure) => {
                         tracing::debug!(failure = %failure.body, "a view ends before it is whole");
                         return None;
                     }
                 },
-                State::Over => return None,
+                FeedState::Over => return None,
             };
             match step {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => {}
-                Err(failure) => return Some(ended(&failure)),
+                Err(failure) => return Some(end_event(&failure)),
             }
         }
     }
@@ -132,7 +132,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
                 Some(Frame::Progress(progress)) => {
                     self.cursor = progress.cursor;
                     if !is_changed {
-                        self.state = State::Waiting;
+                        self.state = FeedState::Waiting;
                         return Ok(Some(heartbeat(&self.cursor)));
                     }
                 }
@@ -140,7 +140,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
                 None => return Ok(None),
             }
         }
-        self.state = State::Changed;
+        self.state = FeedState::Changed;
         Ok(None)
     }
 
@@ -152,13 +152,13 @@ impl<S: GrpcRoutes> ViewFeed<S> {
             return Err(Status::internal("a view does not begin with its header").into());
         };
         if self.request.known_view_hash.as_ref() == Some(&header.view_hash) {
-            self.state = State::Waiting;
+            self.state = FeedState::Waiting;
             return Ok(None);
         }
         let text = format!("{}{{\"header\":{},\"messages\":[", sse::begin("view"), json::text_of(&header)?);
         self.request.known_revision = Some(header.revision);
         self.request.known_view_hash = Some(header.view_hash);
-        self.state = State::Writing { frames: Box::new(frames), is_first: true };
+        self.state = FeedState::Writing { frames: Box::new(frames), is_first: true };
         Ok(Some(text.into()))
     }
 
@@ -170,11 +170,11 @@ impl<S: GrpcRoutes> ViewFeed<S> {
                 let formatted = formatted_messages.iter().map(json::text_of);
                 let texts = own.chain(formatted).collect::<app::Result<Vec<_>>>()?;
                 let separator = if is_first || texts.is_empty() { "" } else { "," };
-                self.state = State::Writing { frames, is_first: is_first && texts.is_empty() };
+                self.state = FeedState::Writing { frames, is_first: is_first && texts.is_empty() };
                 Ok(format!("{separator}{}", texts.join(",")).into())
             }
             Some(ViewFrame::End(end)) => {
-                self.state = State::Waiting;
+                self.state = FeedState::Waiting;
                 Ok(format!("],\"end\":{}}}{}", json::text_of(&end)?, sse::end(Some(&self.cursor))).into())
             }
             Some(ViewFrame::Header(_)) | None => Err(Status::internal("a view has no end").into()),
