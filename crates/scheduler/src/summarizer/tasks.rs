@@ -308,7 +308,7 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        edit: Checked<TaskEdit>,
+        edit: CheckedInput<TaskEdit>,
     ) -> Result<Arc<Task>, TaskRefusal> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Edit(edit.into_parts().0, answer)).await?;
@@ -321,7 +321,7 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        reply: Checked<TaskReply>,
+        reply: CheckedInput<TaskReply>,
     ) -> Result<(), TaskRefusal> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Complete(reply.into_parts().0, answer)).await?;

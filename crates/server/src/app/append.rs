@@ -427,7 +427,7 @@ impl Messages<'_> {
         self,
         known: &CachedSession,
         message: MessageId,
-        parts: Checked<Vec<OpenPart>>,
+        parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let findings = parts.findings().clone();
         let receipt =

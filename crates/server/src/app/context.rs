@@ -111,7 +111,7 @@ pub struct Context {
 /// A view with the state it was made from.
 struct BuiltView {
     session: Arc<LoadedSession>,
-    pending: Pending,
+    pending: PendingWork,
     /// Memory reserved while the view is made; small views need none.
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.

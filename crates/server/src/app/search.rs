@@ -238,8 +238,8 @@ impl History<'_> {
             }
             let (passed, places) =
                 self.admitted_entries(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
-            let of = |(place, view): &(usize, SessionKey)| HitOf { entry: found.entries[*place].entry, view: *view };
-            let entries: Vec<HitOf> = places.iter().map(of).collect();
+            let of = |(place, view): &(usize, SessionKey)| HitQuery { entry: found.entries[*place].entry, view: *view };
+            let entries: Vec<HitQuery> = places.iter().map(of).collect();
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
             let read = hits.len();
             let hits =

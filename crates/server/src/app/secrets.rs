@@ -71,8 +71,8 @@ impl ClientInput for InputText {
 
 impl Caller {
     /// What the caller sends, as it may be written.
-    pub(super) fn check<T: ClientInput>(&self, sent: T) -> Result<Checked<T>> {
-        Checked::new(self.store().secrets(), sent, T::validate, T::screen)
+    pub(super) fn check<T: ClientInput>(&self, sent: T) -> Result<CheckedInput<T>> {
+        CheckedInput::new(self.store().secrets(), sent, T::validate, T::screen)
     }
 
     /// What was found in a request, with what the store found in the text of drafts.

@@ -141,7 +141,7 @@ impl Sessions<'_> {
         let (sessions, next) = self.caller.store().sessions().list(&list, start, most).await?;
         let next = next.map(|place| self.caller.list_token(place, &scope)).unwrap_or_default();
         let with_token = |listed: ListedSession| {
-            let token = self.caller.list_token(order.place(&listed), &scope);
+            let token = self.caller.list_token(order.position_of(&listed), &scope);
             (self.listed_info(listed), token)
         };
         Ok((sessions.into_iter().map(with_token).collect(), next))

@@ -12,7 +12,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
-use crate::store::{Screen, Screened};
+use crate::store::{ScreenResult, SecretScreen};
 use crate::summarizer::{Filter, TaskEdit, TaskRefusal};
 use std::sync::Arc;
 use std::time::Duration;

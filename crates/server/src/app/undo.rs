@@ -36,7 +36,7 @@ impl Compactions<'_> {
     /// The change that an undo or a redo is about, as it was then: a repeated request gets the first answer, whatever
     /// was undone or redone since.
     async fn reversed_change(self, key: SessionKey, at: Revision) -> Result<ReversedChange> {
-        let event = self.caller.store().log().at(key, at).await?;
+        let event = self.caller.store().log().event_at(key, at).await?;
         match event.map(|event| event.body) {
             Some(EventBody::CompactionUndone { compaction }) => {
                 let compaction = self.caller.store().compactions().get(compaction).await?;

@@ -36,13 +36,13 @@ pub async fn export(
 ) -> Result<(), store::Error> {
     let mut convert = |piece| {
         each(match piece {
-            store::Exported::Session(session) => ExportItem::Session(Box::new(grpc::stored_session(*session))),
-            store::Exported::Message(session, message) => {
+            store::ExportItem::Session(session) => ExportItem::Session(Box::new(grpc::stored_session(*session))),
+            store::ExportItem::Message(session, message) => {
                 ExportItem::Message(session, Box::new(grpc::stored_message(*message)))
             }
-            store::Exported::Lost(lost) => ExportItem::Lost(lost),
-            store::Exported::Gap(gap) => ExportItem::Gap(gap),
-            store::Exported::Doubt(doubt) => ExportItem::Doubt(doubt),
+            store::ExportItem::Lost(lost) => ExportItem::Lost(lost),
+            store::ExportItem::Gap(gap) => ExportItem::Gap(gap),
+            store::ExportItem::Doubt(doubt) => ExportItem::Doubt(doubt),
         })
     };
     store::export(directory, &mut convert).await

@@ -110,7 +110,7 @@ impl Worker {
     fn new(service: Service) -> Self {
         let Service { store, clock, indexer, .. } = service;
         let head = store.log().watch_events();
-        let asked = store.search().asked();
+        let asked = store.search().awaited_seq();
         let state = IndexingState { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..IndexingState::default() };
         Self { indexer, store, clock, head, asked, state, wait_end: None, pause: None }
     }

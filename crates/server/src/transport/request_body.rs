@@ -41,7 +41,7 @@ impl RequestBody {
             }
             RequestClass::Frames => {
                 let body = FrameBody::new(stream, traffic, closing);
-                Ok((RequestMemory::of(body.reservation(), &traffic.requests), Self::Frames(body)))
+                Ok((RequestMemory::new(body.reservation(), &traffic.requests), Self::Frames(body)))
             }
             class => {
                 let body = request::admit(head, stream, class, traffic, closing).await?;
