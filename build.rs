@@ -8,7 +8,7 @@ const PROTOS: [&str; 15] = [
     "archive",
     "session",
     "message",
-    "context",
+    "view",
     "compaction",
     "summary_task",
     "run",

@@ -181,7 +181,7 @@ async fn a_known_view_is_not_sent_again() {
     assert_eq!(same.id(), session.id());
     for number in 0..3 {
         session.append([message::user(format!("number {number}"))]).await.expect("written");
-        let whole = client.view(v1::GetContextRequest { session_id: session.id().to_owned(), ..Default::default() });
+        let whole = client.view(v1::GetViewRequest { session_id: session.id().to_owned(), ..Default::default() });
         let whole = whole.await.expect("a view");
         assert_eq!(whole.known_count, 0);
         let view = session.view().await.expect("a view");
@@ -195,16 +195,16 @@ async fn a_known_view_is_not_sent_again() {
     }
     // What the daemon itself sends of a known view.
     let known = session.view().await.expect("a view").header.clone();
-    let request = v1::GetContextRequest {
+    let request = v1::GetViewRequest {
         session_id: session.id().to_owned(),
         known_view_hash: Some(known.view_hash),
         known_revision: Some(known.revision),
-        ..v1::GetContextRequest::default()
+        ..v1::GetViewRequest::default()
     };
     let mut frames = client.stream(request).await.expect("a stream");
     let mut sent = 0;
     while let Some(frame) = frames.next().await.expect("a frame") {
-        if let Some(v1::get_context_response::Frame::Messages(page)) = frame.frame {
+        if let Some(v1::get_view_response::Frame::Messages(page)) = frame.frame {
             sent += page.messages.len();
         }
     }

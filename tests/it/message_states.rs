@@ -145,7 +145,7 @@ async fn a_summary_covers_all_but_pinned_messages() {
     let edit = all.iter().find(|(message, _)| message.kind == MessageKind::Edit).expect("an edit");
     assert_eq!(edit.1.state, Covered);
     assert_eq!((edit.1.by_message, edit.1.by_compaction), (Some(summary), Some(compaction.id)));
-    let covered = test.context(&session).await.covered.expect("a summary");
+    let covered = test.view(&session).await.covered.expect("a summary");
     assert_eq!(edit.1.by_revision, Some(covered.mark));
     let pinned = MessageStatus { is_pinned: true, ..MessageStatus::of(Active) };
     assert_eq!(status(&test, &session, "u1").await, pinned, "it is shown, and covered as well");
@@ -179,7 +179,7 @@ async fn what_a_compaction_leaves_out_names_the_compaction() {
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
-    let omitted = test.context(&session).await;
+    let omitted = test.view(&session).await;
     let (omitted, by) = (&omitted.omitted[0], omitted.omitted_by[0]);
     let status = status(&test, &session, "a1").await;
     assert_eq!(status.state, MessageState::Omitted);

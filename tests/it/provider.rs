@@ -693,7 +693,7 @@ async fn a_refusal_does_not_replace_a_history() {
         panic!("another body")
     };
     assert_eq!(outcome.summarizer, "extractive", "the chain goes on to who can write it");
-    let view = shown(&test.context(&session).await).join("\n");
+    let view = shown(&test.view(&session).await).join("\n");
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
     let found = test.app.compactions().get(&compaction.to_string()).await.expect("the compaction");
     let failures: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();

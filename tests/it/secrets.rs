@@ -184,7 +184,7 @@ async fn a_redacted_secret_is_in_no_file_no_view_and_no_event() {
     assert_eq!(appended.secrets.len(), 17);
     watch.wait_for(EventKind::MessageAppended).await;
     let stored = test.history(&session).await;
-    let all = format!("{stored:?} {:?}", test.context(&session).await.messages);
+    let all = format!("{stored:?} {:?}", test.view(&session).await.messages);
     assert!(!all.contains(BEGIN), "{all}");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
     let PartBody::ToolCall(call) = &*stored[1].parts[2].body else { panic!("a call") };

@@ -118,7 +118,7 @@ fn a_person_sends_again_and_has_the_result_of_a_call() {
     let twice = refused(&daemon, "eve", &["prompt", "add", "again", "elsewhere", "--result", "c1"]);
     assert!(twice.contains("CALL_ANSWERED"), "{twice}");
     by(&daemon, "ada", &["run", "acquire", "again", "--take", "--lease", "600"]);
-    let view = daemon.json(&["context", "again"]);
+    let view = daemon.json(&["view", "again"]);
     let text = serde_json::to_string(&view).expect("JSON");
     assert!(
         text.contains(r#""output":"at home""#) && text.contains(r#""metadataJson":"{\"mood\": \"good\"}""#),
@@ -129,11 +129,11 @@ fn a_person_sends_again_and_has_the_result_of_a_call() {
     by(&daemon, "pat", &["prompt", "add", "again", "And where else?", "--rewind-to", &first]);
     assert_eq!(object(&daemon, &["run", "show", "again"])["run"]["end"]["reason"], "RUN_END_REASON_CANCELLED");
     by(&daemon, "ada", &["run", "acquire", "again", "--take"]);
-    let view = by(&daemon, "pat", &["context", "again"]);
+    let view = by(&daemon, "pat", &["view", "again"]);
     assert!(view.contains("Good morning") && view.contains("And where else?"), "{view}");
     assert!(!view.contains("at home") && !view.contains("Where?\n"), "{view} {second}");
     by(&daemon, "pat", &["prompt", "add", "again", "Anew", "--rewind-all"]);
-    assert!(!by(&daemon, "pat", &["context", "again"]).contains("Good morning"));
+    assert!(!by(&daemon, "pat", &["view", "again"]).contains("Good morning"));
     // Fails if a chain is not whole.
     daemon.text(&["audit", "verify"]);
 }

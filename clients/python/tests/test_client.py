@@ -330,7 +330,7 @@ def test_a_summary_is_written_by_a_client() -> None:
                     break
             events.close()
             view = session.view()
-            summaries = [m for m in view.messages if m.kind == v1.CONTEXT_MESSAGE_KIND_SUMMARY]
+            summaries = [m for m in view.messages if m.kind == v1.VIEW_MESSAGE_KIND_SUMMARY]
             assert "requests were answered" in longhand.plain_text(summaries[0])
             assert summaries[0].provenance.summarizer == "client/mine"
     finally:

@@ -14,7 +14,7 @@ import { all, BINARY, Daemon, written } from "./daemon.js";
 
 const { LonghandError, RunLost } = longhand;
 
-type Shown = v1.ContextMessage | v1.Message;
+type Shown = v1.ViewMessage | v1.Message;
 const texts = (messages: readonly Shown[]) => messages.map(longhand.plainText);
 const reason = (name: string) => (error: unknown) => error instanceof LonghandError && error.reason === name;
 
@@ -327,7 +327,7 @@ for (const [transport, connect] of Object.entries(transports)) {
         if (body.case === "compacted") break;
       }
       const { messages } = await session.view();
-      const summary = messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
+      const summary = messages.find(({ kind }) => kind === v1.ViewMessageKind.SUMMARY);
       assert.equal(summary?.provenance?.summarizer, "client/mine");
     });
   });

@@ -55,17 +55,17 @@ pub(super) fn part(part: pb::Part) -> Result<Part, PeerFailure> {
 }
 
 /// A message of a view.
-pub(super) fn view_message(message: pb::ContextMessage) -> Result<ViewMessage, PeerFailure> {
+pub(super) fn view_message(message: pb::ViewMessage) -> Result<ViewMessage, PeerFailure> {
     let kind = match message.kind() {
-        pb::ContextMessageKind::Shown => ViewKind::Shown,
-        pb::ContextMessageKind::Marker => ViewKind::Marker,
-        pb::ContextMessageKind::Summary => ViewKind::Summary,
-        pb::ContextMessageKind::MissingResult => ViewKind::Paired,
-        pb::ContextMessageKind::PolicyText => ViewKind::Filler,
-        pb::ContextMessageKind::Retrieved => ViewKind::Retrieved,
-        pb::ContextMessageKind::BranchSummary => ViewKind::Branch,
-        pb::ContextMessageKind::Added => ViewKind::Added,
-        pb::ContextMessageKind::Unspecified => return Err(unknown("kind of message of a view")),
+        pb::ViewMessageKind::Shown => ViewKind::Shown,
+        pb::ViewMessageKind::Marker => ViewKind::Marker,
+        pb::ViewMessageKind::Summary => ViewKind::Summary,
+        pb::ViewMessageKind::MissingResult => ViewKind::Paired,
+        pb::ViewMessageKind::PolicyText => ViewKind::Filler,
+        pb::ViewMessageKind::Retrieved => ViewKind::Retrieved,
+        pb::ViewMessageKind::BranchSummary => ViewKind::Branch,
+        pb::ViewMessageKind::Added => ViewKind::Added,
+        pb::ViewMessageKind::Unspecified => return Err(unknown("kind of message of a view")),
     };
     let source: Option<MessageId> = some(&message.message_id)?;
     Ok(ViewMessage {
@@ -84,7 +84,7 @@ fn some<Id: FromStr>(text: &str) -> Result<Option<Id>, PeerFailure> {
     if text.is_empty() { Ok(None) } else { id(text).map(Some) }
 }
 
-fn view_part(shown: pb::ContextPart) -> Result<ViewPart, PeerFailure> {
+fn view_part(shown: pb::ViewPart) -> Result<ViewPart, PeerFailure> {
     let shortened = match shown.shortening() {
         pb::Shortening::Unspecified => None,
         pb::Shortening::Pruned => Some(Shortened::Pruned { original_length: shown.omitted_length }),

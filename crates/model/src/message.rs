@@ -86,7 +86,7 @@ pub struct GivenView {
     pub revision: Revision,
     /// Its hash.
     pub hash: [u8; 32],
-    /// The window that `GetContext` was called with.
+    /// The window that `GetView` was called with.
     pub window: ModelWindow,
     /// True if it is not the session's own view: it was shortened for the call, or is in another form.
     pub shortened: bool,

@@ -198,7 +198,7 @@ test("a long conversation of pi is compacted by Longhand, and pi shows it as its
   // pi's own context begins where the view does.
   const kept = pi.session.messages.filter(({ role }) => role !== "compactionSummary").length;
   const view = await pi.under.view();
-  assert.equal(view.messages.filter(({ kind }) => kind === v1.ContextMessageKind.SHOWN).length, kept);
+  assert.equal(view.messages.filter(({ kind }) => kind === v1.ViewMessageKind.SHOWN).length, kept);
   // Nothing is lost, and nothing is there twice.
   const history = await all(pi.under.history());
   assert.equal(history.length, 4 * turns);

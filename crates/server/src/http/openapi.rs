@@ -191,7 +191,7 @@ fn streams(schemas: &mut Schemas) -> [(String, Value); 3] {
     let own =
         follow("FollowSessionEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor", "session_ids"], schemas);
     let held = ["session_id", "as_of_revision", "known_view_hash", "known_revision"];
-    let view = follow("FollowView", VIEWS, "GetContextRequest", &held, schemas);
+    let view = follow("FollowView", VIEWS, "GetViewRequest", &held, schemas);
     let event = schemas.reference("Event");
     let mut paths = [
         ("/v1/events".to_owned(), everything),

@@ -914,7 +914,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     @property
     def over_window(self) -> global___OverWindow:
         """Reason why its view exceeds its window. Unset if it fits, and if the session is not in the daemon's memory and has
-        more than 256 KiB; GetContext always has it.
+        more than 256 KiB; GetView always has it.
         """
 
     @property
@@ -933,7 +933,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     @property
     def provider_compaction(self) -> global___ProviderCompaction:
         """The provider's own compaction that the view begins with. Unset without one, and if the session is not in the daemon's
-        memory and has more than 256 KiB; GetContext always has it.
+        memory and has more than 256 KiB; GetView always has it.
         """
 
     def __init__(

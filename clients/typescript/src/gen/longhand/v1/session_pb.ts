@@ -698,7 +698,7 @@ export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
 
   /**
    * Reason why its view exceeds its window. Unset if it fits, and if the session is not in the daemon's memory and has
-   * more than 256 KiB; GetContext always has it.
+   * more than 256 KiB; GetView always has it.
    *
    * @generated from field: optional longhand.v1.OverWindow over_window = 2;
    */
@@ -723,7 +723,7 @@ export type GetSessionResponse = Message<"longhand.v1.GetSessionResponse"> & {
 
   /**
    * The provider's own compaction that the view begins with. Unset without one, and if the session is not in the daemon's
-   * memory and has more than 256 KiB; GetContext always has it.
+   * memory and has more than 256 KiB; GetView always has it.
    *
    * @generated from field: longhand.v1.ProviderCompaction provider_compaction = 5;
    */

@@ -3,37 +3,34 @@
 use super::caller::Door;
 use super::convert::view::{frames, read_request};
 use crate::pb;
-use crate::pb::context_service_server::ContextService;
+use crate::pb::view_service_server::ViewService;
 use crate::transport::Delivery;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};
 
 /// The service of views.
-pub(super) struct Contexts {
+pub(super) struct Views {
     door: Door,
 }
 
-impl Contexts {
+impl Views {
     pub(super) fn new(door: Door) -> Self {
         Self { door }
     }
 }
 
 #[tonic::async_trait]
-impl ContextService for Contexts {
-    type GetContextStream = BoxStream<'static, Result<pb::GetContextResponse, Status>>;
+impl ViewService for Views {
+    type GetViewStream = BoxStream<'static, Result<pb::GetViewResponse, Status>>;
 
-    async fn get_context(
-        &self,
-        request: Request<pb::GetContextRequest>,
-    ) -> Result<Response<Self::GetContextStream>, Status> {
+    async fn get_view(&self, request: Request<pb::GetViewRequest>) -> Result<Response<Self::GetViewStream>, Status> {
         let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let context = caller.views().get(&session, read_request(request)?).await?;
-        let delivery = Delivery::holding(context.held.clone());
-        let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
+        let served = caller.views().get(&session, read_request(request)?).await?;
+        let delivery = Delivery::holding(served.held.clone());
+        let mut response = Response::new(stream::iter(frames(served).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);
         Ok(response)
     }
