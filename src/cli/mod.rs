@@ -139,7 +139,7 @@ enum Command {
     Who(who::Arguments),
     /// Say who answers in a session: acquire, renew, release, cancel and follow runs
     Run(run::Arguments),
-    /// Add prompts to a session's queue, list, move, withdraw and take them
+    /// Submit prompts to a session's queue, list, move, withdraw and take them
     Prompt(prompt::Arguments),
     /// Ask questions, and answer those of agents
     Approve(approve::Arguments),

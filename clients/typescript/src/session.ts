@@ -507,7 +507,7 @@ export class Session {
   }
 
   /** What happens in the session: its newest run, and what that waits for. */
-  activity(): Promise<v1.GetRunResponse> {
+  getRun(): Promise<v1.GetRunResponse> {
     return this.call(v1.RunService.method.getRun, { sessionId: this.id });
   }
 

@@ -225,14 +225,14 @@ for (const [transport, connect] of Object.entries(transports)) {
         },
         { takePrompt: true, leaseMs: 2000 },
       );
-      const { activity, run } = await session.activity();
+      const { activity, run } = await session.getRun();
       assert.deepEqual([activity, run?.end?.reason], [v1.Activity.IDLE, v1.RunEndReason.COMPLETED]);
       await assert.rejects(session.acquireRun({ takePrompt: true }), reason("NO_PROMPT"));
       const failing = session.run(async () => {
         throw new RangeError("it");
       });
       await assert.rejects(failing, /it/);
-      assert.equal((await session.activity()).run?.end?.failure, "RangeError: it");
+      assert.equal((await session.getRun()).run?.end?.failure, "RangeError: it");
       await session.run(async (lost) => {
         await other.session(session.id).cancelRun();
         if (!lost.stopped) await new Promise((resolve) => lost.signal.addEventListener("abort", resolve));

@@ -133,7 +133,7 @@ const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
 async function prompt(pi: Pi, words: string): Promise<void> {
   await pi.session.prompt(words);
   await pi.session.agent.waitForIdle();
-  const { compactionId } = await pi.under.activity();
+  const { compactionId } = await pi.under.getRun();
   if (compactionId) await pi.under.view({ overflow: v1.OverflowAction.WAIT });
   const isLast = () => pi.session.sessionManager.getEntries().at(-1)?.type === "compaction";
   while (!isLast() && compactions(pi).at(-1)?.summary !== (await summaries(pi)).at(-1)) await soon();

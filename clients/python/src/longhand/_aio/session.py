@@ -558,7 +558,7 @@ class Session:
         """
         return Run(self, take_prompt=take_prompt, lease_seconds=lease_seconds)
 
-    async def activity(self) -> v1.GetRunResponse:
+    async def get_run(self) -> v1.GetRunResponse:
         """What happens in the session: its newest run, and what that waits for."""
         return await self._call(self.client.stubs.runs.GetRun, v1.GetRunRequest(session_id=self.id))
 
