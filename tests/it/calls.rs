@@ -321,7 +321,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
         }
         sources.push(SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
     }
-    let calls = Calls::of(&sources);
+    let calls = Calls::from_messages(&sources);
     let answered = calls.by_result();
     let parts = sources.iter().flat_map(|source| &source.message.parts);
     let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));

@@ -11,7 +11,7 @@ use longhand::model::ids::SessionId;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::ViewKind;
-use longhand::policy::{Policy, Step, UsageCount, overflow};
+use longhand::policy::{Policy, PolicyStep, UsageCount, overflow};
 use longhand::presets::{self, Preset};
 use longhand::summarizer::Extractive;
 use serde_json::Value;
@@ -192,7 +192,7 @@ async fn no_preset_loops_when_every_summary_is_refused() {
             let level_policy = level_policy
                 .filter(|level_policy| level_policy.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
             let steps = level_policy.map(|level_policy| level_policy.steps.as_slice()).unwrap_or_default();
-            matches!(steps, [Step::Summarize(rule)] if rule.fallback.is_empty())
+            matches!(steps, [PolicyStep::Summarize(rule)] if rule.fallback.is_empty())
         };
         if summarizes(&policy) {
             assert!(ends.failures.len() >= bound, "{name}: {:?}", ends.failures);

@@ -15,7 +15,7 @@ use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::PartBody;
 use longhand::model::session::SessionState;
 use longhand::model::usage::Usage;
-use longhand::model::view::Shortened;
+use longhand::model::view::PartShortening;
 use longhand::store::{Requester, Visibility};
 use std::sync::Arc;
 
@@ -605,7 +605,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
         .messages
         .iter()
         .flat_map(|message| &message.parts)
-        .filter(|part| matches!(part.shortened, Some(Shortened::Pruned { original_length: 80_000 })))
+        .filter(|part| matches!(part.shortened, Some(PartShortening::Pruned { original_length: 80_000 })))
         .collect();
     assert_eq!(pruned.len(), parts.len());
     for part in pruned {

@@ -17,7 +17,7 @@ use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::{Shortened, ViewKind};
+use longhand::model::view::{PartShortening, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -96,7 +96,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     for shown in [test.view(&session).await, test.view_as_of(&session, view.revision).await] {
         assert_eq!(shown.messages.len(), view.messages.len());
         let part = &shown.messages[1].parts[0];
-        assert_eq!(part.shortened, Some(Shortened::Erased));
+        assert_eq!(part.shortened, Some(PartShortening::Erased));
         assert!(part.body.is_erased());
     }
     assert_ne!(test.view(&session).await.hash, view.hash);

@@ -15,7 +15,7 @@ use longhand::loaded;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, RevisionRange};
 use longhand::model::ids::{CompactionId, MessageId};
-use longhand::model::layout::{Covered, Omitted};
+use longhand::model::layout::{CoveredHistory, OmittedHistory};
 use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
@@ -163,8 +163,8 @@ struct Answer {
     context_tokens: i64,
     window_tokens: i64,
     fits: bool,
-    covered: Option<Covered>,
-    omitted: Vec<Omitted>,
+    covered: Option<CoveredHistory>,
+    omitted: Vec<OmittedHistory>,
     omitted_by: Vec<Option<CompactionId>>,
     empty: Vec<RevisionRange>,
 }

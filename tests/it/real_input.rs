@@ -169,7 +169,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
             rounding: Rounding::Floor,
             text: TextUnits::Length,
             per: CountPer::Message,
-            media: MediaUnits::all(0),
+            media: MediaUnits::same(0),
             usage: UsageCount::Total,
         },
         instructions: String::new(),

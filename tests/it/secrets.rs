@@ -18,7 +18,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::message::{NewFinish, NewMessage, Role};
-use longhand::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, Step, ToolCall};
+use longhand::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ToolCall};
 use longhand::secrets::{Rule, Rules};
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn all_parts(secret: &str) -> Vec<NewPart> {
         PartBody::ToolCall(call),
         PartBody::Media(file()),
         PartBody::Marker(Marker { name: "note".to_owned(), text: secret.to_owned() }),
-        PartBody::Step(Step { finish_reason: secret.to_owned(), usage: None }),
+        PartBody::Step(ReplyStep { finish_reason: secret.to_owned(), usage: None }),
         PartBody::Opaque(Opaque {
             provider: "p".to_owned(),
             kind: "k".to_owned(),

@@ -17,7 +17,7 @@ use longhand::model::mark::Words;
 use longhand::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::{Pruned, SourceMessage, View};
+use longhand::model::view::{PrunedPart, SourceMessage, View};
 use longhand::pb;
 use longhand::pb::compaction_service_client::CompactionServiceClient;
 use longhand::pb::event::Body;
@@ -273,7 +273,7 @@ impl<'a> InDaemon<'a> {
                     let own = source.message.parts.iter().map(|part| part.id).filter(|part| parts.contains(part));
                     let own: Vec<PartId> = own.collect();
                     source.pruned.retain(|pruned| !own.contains(&pruned.part));
-                    source.pruned.extend(own.into_iter().map(|part| Pruned { part, compaction, truncation: None }));
+                    source.pruned.extend(own.into_iter().map(|part| PrunedPart { part, compaction, truncation: None }));
                 }
                 None
             }

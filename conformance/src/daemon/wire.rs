@@ -6,7 +6,7 @@ use longhand::model::message::{MessageKind, Role};
 use longhand::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
 };
-use longhand::model::view::{Shortened, ViewKind, ViewMessage, ViewPart};
+use longhand::model::view::{PartShortening, ViewKind, ViewMessage, ViewPart};
 use longhand::pb;
 use std::str::FromStr;
 
@@ -87,9 +87,9 @@ fn some<Id: FromStr>(text: &str) -> Result<Option<Id>, PeerFailure> {
 fn view_part(shown: pb::ViewPart) -> Result<ViewPart, PeerFailure> {
     let shortened = match shown.shortening() {
         pb::Shortening::Unspecified => None,
-        pb::Shortening::Pruned => Some(Shortened::Pruned { original_length: shown.omitted_length }),
-        pb::Shortening::Truncated => Some(Shortened::Truncated { omitted_length: shown.omitted_length }),
-        pb::Shortening::Erased => Some(Shortened::Erased),
+        pb::Shortening::Pruned => Some(PartShortening::Pruned { original_length: shown.omitted_length }),
+        pb::Shortening::Truncated => Some(PartShortening::Truncated { omitted_length: shown.omitted_length }),
+        pb::Shortening::Erased => Some(PartShortening::Erased),
     };
     let part = shown.part.ok_or_else(|| unknown("part of a view"))?;
     let source: Option<PartId> = some(&part.part_id)?;

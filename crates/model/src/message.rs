@@ -170,7 +170,7 @@ pub struct Message {
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
     /// For an edit: the message that it replaces.
-    pub replaces: Option<Replaced>,
+    pub replaces: Option<ReplacedMessage>,
 }
 
 impl Message {
@@ -182,7 +182,7 @@ impl Message {
 
 /// The message that an edit replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedMessage {
     /// The id of the message: always the original, even if another edit replaced it.
     pub message: MessageId,
     /// The writer of the original.
@@ -206,7 +206,7 @@ pub struct MessageStatus {
 
 impl MessageStatus {
     /// A state without a reason.
-    pub fn of(state: MessageState) -> Self {
+    pub fn from_state(state: MessageState) -> Self {
         Self { state, by_revision: None, by_message: None, by_compaction: None, is_pinned: false }
     }
 }

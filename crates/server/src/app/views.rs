@@ -7,14 +7,14 @@ use super::nouns::Views;
 use super::{validate, view_token, window_of_call};
 use crate::fold::form::Form;
 use crate::fold::guards::Guards;
-use crate::fold::{Shortened, over_window};
+use crate::fold::{ShortenedView, over_window};
 use crate::interop::provider::Format;
 use crate::limits;
 use crate::loaded::LoadedSession;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Omitted};
+use crate::model::layout::{CoveredHistory, OmittedHistory};
 use crate::model::message::GivenView;
 use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, OverWindowReason};
@@ -91,13 +91,13 @@ pub struct ServedView {
     /// The current compaction.
     pub pending: Option<CompactionId>,
     /// History covered by the active summary.
-    pub covered: Option<Covered>,
+    pub covered: Option<CoveredHistory>,
     /// The provider's own compaction that the view begins with.
     pub provider_compaction: Option<ProviderCompaction>,
     /// Author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
     /// Messages that marks leave out.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedHistory>,
     /// The compaction that leaves each of these out; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
     /// Messages with nothing left to show: their parts are empty, or were shortened to nothing.
@@ -206,7 +206,7 @@ impl Views<'_> {
             formatted: None,
         };
         match shortened {
-            Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
+            Some(ShortenedView { view, context_tokens, fits, omitted, .. }) => {
                 (served.context_tokens, served.estimated_tokens) = (context_tokens, view.estimated_tokens);
                 served.fits = fits;
                 served.over_window.take_if(|_| fits);

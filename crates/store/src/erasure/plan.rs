@@ -81,7 +81,7 @@ pub(crate) struct Reached {
 impl Reached {
     /// The message, as an event names it.
     pub(crate) fn named(&self) -> ErasedMessage {
-        let parts = self.parts.iter().flatten().map(|number| PartId::of(self.id, *number)).collect();
+        let parts = self.parts.iter().flatten().map(|number| PartId::in_message(self.id, *number)).collect();
         ErasedMessage { message: self.id, parts }
     }
 }

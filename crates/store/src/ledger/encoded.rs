@@ -95,7 +95,7 @@ impl EncodedMessage {
         let id = self.input.id;
         let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);
         let kept = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
-        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
+        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::in_message(id, number), digest));
         let kept: Vec<_> = kept.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
         erased_content::add(tx.conn, &kept)
     }

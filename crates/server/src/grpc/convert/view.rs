@@ -9,9 +9,9 @@ use crate::grpc::wire;
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, OmitReason, Omitted};
+use crate::model::layout::{CoveredHistory, OmitReason, OmittedHistory};
 use crate::model::provider_compaction::ProviderCompaction;
-use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
+use crate::model::view::{Author, OriginalFields, PartShortening, Provenance, ViewKind, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_view_response::Frame;
 use std::sync::Arc;
@@ -93,9 +93,9 @@ fn provenance(provenance: &Provenance) -> pb::Provenance {
 fn part(part: ViewPart) -> pb::ViewPart {
     let (shortening, omitted_length) = match part.shortened {
         None => (pb::Shortening::Unspecified, 0),
-        Some(Shortened::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
-        Some(Shortened::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
-        Some(Shortened::Erased) => (pb::Shortening::Erased, 0),
+        Some(PartShortening::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
+        Some(PartShortening::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
+        Some(PartShortening::Erased) => (pb::Shortening::Erased, 0),
     };
     let part_id = id(part.source).unwrap_or_default();
     let ViewPart { client_id, metadata_json, .. } = part;
@@ -103,14 +103,14 @@ fn part(part: ViewPart) -> pb::ViewPart {
         part_id,
         client_id,
         metadata_json,
-        erased: part.shortened == Some(Shortened::Erased),
+        erased: part.shortened == Some(PartShortening::Erased),
         body: Some(wire::body(Arc::unwrap_or_clone(part.body))),
         ..pb::Part::default()
     };
     pb::ViewPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 
-fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory {
+fn covered(covered: CoveredHistory, written: Option<&Provenance>) -> pb::CoveredHistory {
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
         summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
@@ -129,7 +129,7 @@ pub(in crate::grpc) fn provider_compaction(compaction: ProviderCompaction) -> pb
     }
 }
 
-fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
+fn omitted((omitted, by): (&OmittedHistory, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,

@@ -53,7 +53,7 @@ fn served(messages: Vec<ViewMessage>) -> ServedView {
         usage_doubt: Some(UsageDoubt::Stale),
         shortened: true,
         pending: Some(CompactionId(Uuid::from_u128(4))),
-        covered: Some(Covered {
+        covered: Some(CoveredHistory {
             compaction: CompactionId(Uuid::from_u128(5)),
             mark: 30,
             summary: 29,
@@ -68,8 +68,8 @@ fn served(messages: Vec<ViewMessage>) -> ServedView {
         }),
         provenance: Some(Arc::new(written())),
         omitted: vec![
-            Omitted { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
-            Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
+            OmittedHistory { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
+            OmittedHistory { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
         ],
         omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
         empty: vec![RevisionRange { first: 27, last: 28 }],
@@ -189,8 +189,8 @@ proptest! {
 fn shortened_parts_are_converted() {
     let cases = [
         (None, pb::Shortening::Unspecified, 0),
-        (Some(Shortened::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
-        (Some(Shortened::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
+        (Some(PartShortening::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
+        (Some(PartShortening::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
     ];
     for (shortened, shortening, omitted_length) in cases {
         let written = part(ViewPart::new(None, PartBody::Text("t".into()), shortened));
