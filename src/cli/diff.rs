@@ -1,7 +1,7 @@
 //! `longhand diff`: prints the differences between a session's views at two revisions.
 
-use super::context::{heading, range};
 use super::output::{Output, count, shorten, word};
+use super::view::{heading, range};
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::part::Body;
@@ -87,10 +87,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let client = globals.client().await?;
     let mut output = globals.output();
     let session_id = ids::session(&client, &arguments.session).await?;
-    let request = |as_of_revision| pb::GetContextRequest {
+    let request = |as_of_revision| pb::GetViewRequest {
         session_id: session_id.clone(),
         as_of_revision,
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let before = client.view(request(Some(arguments.from))).await?;
     let after = client.view(request(arguments.to)).await?;
@@ -105,7 +105,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
-fn key(message: &pb::ContextMessage) -> String {
+fn key(message: &pb::ViewMessage) -> String {
     if message.message_id.is_empty() {
         format!("{} {} {}", message.role, message.kind, message_words(message))
     } else {
@@ -124,17 +124,17 @@ fn body_words(body: &Body) -> &str {
     }
 }
 
-fn part_words(part: &pb::ContextPart) -> &str {
+fn part_words(part: &pb::ViewPart) -> &str {
     part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
 }
 
-fn message_words(message: &pb::ContextMessage) -> String {
+fn words(message: &pb::ViewMessage) -> String {
     let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
     shorten(&all, WIDTH)
 }
 
-fn diff_message(message: &pb::ContextMessage) -> DiffMessage {
-    DiffMessage {
+fn shown(message: &pb::ViewMessage) -> Shown {
+    Shown {
         revision: message.revision,
         message_id: message.message_id.clone(),
         heading: heading(message),
@@ -155,9 +155,9 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
 }
 
 /// Account of a message that the second view does not show.
-fn dropped_message(message: &pb::ContextMessage, end: &pb::ContextEnd) -> DroppedMessage {
-    let gone = DroppedMessage {
-        message: diff_message(message),
+fn dropped(message: &pb::ViewMessage, end: &pb::ViewEnd) -> Dropped {
+    let gone = Dropped {
+        message: shown(message),
         how: "gone",
         reason: String::new(),
         compaction_id: String::new(),
@@ -198,11 +198,10 @@ fn dropped_message(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Droppe
 }
 
 /// The parts of a message that differ from before.
-fn changed_parts(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<ChangedPart> {
-    let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
-    let parts_before: HashMap<String, &pb::ContextPart> =
-        before.parts.iter().map(|part| (part_id(part), part)).collect();
-    let change = |part: &pb::ContextPart| {
+fn changed(before: &pb::ViewMessage, after: &pb::ViewMessage) -> Vec<Changed> {
+    let part_id = |part: &pb::ViewPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
+    let known: HashMap<String, &pb::ViewPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let change = |part: &pb::ViewPart| {
         let id = part_id(part);
         let old = parts_before.get(&id).filter(|_| !id.is_empty())?;
         (old.part != part.part).then(|| ChangedPart {
@@ -221,7 +220,7 @@ fn changed_parts(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec
 }
 
 fn compare(before: &View, after: &View) -> Diff {
-    let old: HashMap<String, &pb::ContextMessage> =
+    let old: HashMap<String, &pb::ViewMessage> =
         before.messages.iter().map(|message| (key(message), message)).collect();
     let new: HashSet<String> = after.messages.iter().map(key).collect();
     let left = before.messages.iter().filter(|message| !new.contains(&key(message)));
@@ -299,34 +298,34 @@ fn drop_reason(dropped: &DroppedMessage) -> String {
 mod tests {
     use super::*;
 
-    fn message(revision: i64, kind: pb::ContextMessageKind, words: &str) -> pb::ContextMessage {
+    fn message(revision: i64, kind: pb::ViewMessageKind, words: &str) -> pb::ViewMessage {
         let body = Body::Text(pb::TextPart { text: words.to_owned() });
         let part = pb::Part { part_id: format!("prt_{revision}"), body: Some(body), ..pb::Part::default() };
-        pb::ContextMessage {
+        pb::ViewMessage {
             message_id: format!("msg_{revision}"),
             revision,
             role: pb::Role::User.into(),
             kind: kind.into(),
-            parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
-            ..pb::ContextMessage::default()
+            parts: vec![pb::ViewPart { part: Some(part), ..pb::ViewPart::default() }],
+            ..pb::ViewMessage::default()
         }
     }
 
-    fn view(revision: i64, tokens: i64, messages: Vec<pb::ContextMessage>) -> View {
-        let header = pb::ContextHeader { revision, estimated_tokens: tokens, ..pb::ContextHeader::default() };
+    fn view(revision: i64, tokens: i64, messages: Vec<pb::ViewMessage>) -> View {
+        let header = pb::ViewHeader { revision, estimated_tokens: tokens, ..pb::ViewHeader::default() };
         View { header, messages, ..View::default() }
     }
 
     #[test]
     fn removed_replaced_and_added_messages_are_listed() {
-        let shown = pb::ContextMessageKind::Shown;
+        let shown = pb::ViewMessageKind::Shown;
         let with_text = |revision: i64| message(revision, shown, &format!("words {revision}"));
         let before = view(9, 90, [1, 2, 3, 5, 6].map(with_text).into());
         let mut pruned = message(6, shown, "[cleared]");
         pruned.parts[0].shortening = pb::Shortening::Pruned.into();
-        let summary = message(11, pb::ContextMessageKind::Summary, "we talked");
+        let summary = message(11, pb::ViewMessageKind::Summary, "we talked");
         let mut after = view(12, 40, vec![summary, pruned, with_text(12)]);
-        after.end = pb::ContextEnd {
+        after.end = pb::ViewEnd {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_11".into(),
@@ -339,7 +338,7 @@ mod tests {
                 compaction_id: Some("cmp_2".into()),
                 ..pb::OmittedHistory::default()
             }],
-            ..pb::ContextEnd::default()
+            ..pb::ViewEnd::default()
         };
         assert_eq!(
             lines(&compare(&before, &after)),
@@ -357,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_same_view_has_no_differences() {
-        let one = view(9, 90, vec![message(1, pb::ContextMessageKind::Shown, "words")]);
+        let one = view(9, 90, vec![message(1, pb::ViewMessageKind::Shown, "words")]);
         let diff = compare(&one, &one);
         assert!(diff.dropped.is_empty() && diff.changed.is_empty() && diff.came.is_empty());
         assert_eq!(lines(&diff).len(), 1);

@@ -10,7 +10,7 @@ pub const GROUPS: [(&str, &[&str]); 8] = [
     ("Messages", &["append", "finish", "show", "search", "expand", "edit", "pin", "rewind"]),
     (
         "Views and compactions",
-        &["context", "diff", "compact", "compactions", "said", "confirm", "cancel", "retry", "undo", "redo"],
+        &["view", "diff", "compact", "compactions", "said", "confirm", "cancel", "retry", "undo", "redo"],
     ),
     ("Working together", &["watch", "events", "replay", "who", "run", "prompt", "approve"]),
     ("Policies", &["presets", "simulate", "evaluate"]),
@@ -60,7 +60,8 @@ fn command_list(command: &clap::Command) -> String {
         // Writing to a text does not fail.
         let _ = writeln!(listed, "{heading}{title}:{heading:#}");
         for name in names {
-            let about = command.find_subcommand(name).map(about_with_aliases).unwrap_or_default();
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
             let margin = " ".repeat(width);
             let options = textwrap::Options::new(columns).subsequent_indent(&margin);
             let line = format!("  {name:0$}{1}", width - 2, about);
@@ -69,13 +70,6 @@ fn command_list(command: &clap::Command) -> String {
         listed.push('\n');
     }
     listed
-}
-
-/// What a command does, and its other names.
-fn about_with_aliases(command: &clap::Command) -> String {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let aliases: Vec<&str> = command.get_visible_aliases().collect();
-    if aliases.is_empty() { about } else { format!("{about}; also `{}`", aliases.join("`, `")) }
 }
 
 /// An error with better advice: the command that a word of others means, and the option that given ones go with.

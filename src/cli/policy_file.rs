@@ -20,7 +20,7 @@ pub(super) fn read_policy(name: &str) -> anyhow::Result<Option<Preset>> {
 }
 
 fn from_json(text: &str) -> Result<Preset, String> {
-    let policy = presets::read(text).map_err(|error| error.to_string())?;
+    let policy = presets::read_policy(text).map_err(|error| error.to_string())?;
     match validate(&policy).into_iter().next() {
         Some(violation) => Err(format!("{}: {}", violation.field, violation.message)),
         None => Ok(Preset::from(policy)),

@@ -21,8 +21,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Add a prompt to a session's queue, and print its id
-    Add {
+    /// Submit a prompt to a session's queue, and print its id
+    Submit {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
         /// Text of the prompt; default: standard input
@@ -87,7 +87,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut output = globals.output();
     let request_id = String::new();
     match arguments.command {
-        Command::Add { session, text, steer, interrupt, result, rewind_to, rewind_all } => {
+        Command::Submit { session, text, steer, interrupt, result, rewind_to, rewind_all } => {
             let delivery = match (steer, interrupt) {
                 (true, _) => pb::Delivery::Steer,
                 (_, true) => pb::Delivery::Interrupt,

@@ -168,7 +168,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         Order::Changed => pb::SessionOrder::LastChangedFirst,
         Order::Unchanged => pb::SessionOrder::LastChangedLast,
     };
-    let view = if policies { pb::SessionView::Full } else { pb::SessionView::Basic };
+    let detail = if policies { pb::SessionDetail::Full } else { pb::SessionDetail::Basic };
     let mut request = pb::ListSessionsRequest {
         page_size: PAGE_SIZE,
         page_token: String::new(),
@@ -176,7 +176,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         include_archived,
         filter,
         order: order.into(),
-        view: view.into(),
+        detail: detail.into(),
         include_page_tokens: false,
     };
     // A page of a terminal; in a pipe nothing is left out.

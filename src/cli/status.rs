@@ -1,10 +1,10 @@
 //! `longhand status`: prints the state of the daemon, or of a session's compactions.
 
-use super::context::compacted_by;
 use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
+use super::view::compacted_by;
 use super::{Globals, compactions, ids, said};
 use crate::clock::Clock;
 use crate::config;

@@ -284,7 +284,7 @@ async fn an_archived_session_takes_nothing() {
         assert_eq!(refusal.expect_err("archived").reason, Reason::SessionArchived, "{index}");
     }
     assert_eq!(test.number("select count(*) from event"), rows);
-    test.context(&session).await;
+    test.view(&session).await;
     app.sessions().restore(&session).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }

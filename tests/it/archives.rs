@@ -52,7 +52,7 @@ async fn sessions(test: &TestApp) -> Vec<String> {
 async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
     let mut answers = Vec::new();
     for at in 1..=newest {
-        let view = test.context_as_of(session, at).await;
+        let view = test.view_as_of(session, at).await;
         answers.push(format!(
             "#{at} {:?} {} {:?} {:?} {:?} {:?}",
             view.hash, view.estimated_tokens, view.messages, view.covered, view.omitted, view.provenance
@@ -255,9 +255,7 @@ async fn what_waits_goes_on_in_the_copy() {
     target.app.approvals().answer(&session, &asked, answer).await.expect("answered");
     target.app.runs().release(&session, epoch, None).await.expect("released");
     assert!(
-        shown(&target.context(&session).await)
-            .iter()
-            .any(|line| line.contains("beginning") || line.contains("ginning"))
+        shown(&target.view(&session).await).iter().any(|line| line.contains("beginning") || line.contains("ginning"))
     );
     assert_eq!(target.findings().await, []);
     assert_eq!(target.restart().await.findings().await, []);

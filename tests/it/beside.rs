@@ -139,7 +139,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, conversation("u5 \"a later one\"")).await;
     assert_eq!(erase(&test, &session, "u5").await, 0);
     assert_eq!(erase(&test, &session, "u4").await, 1);
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert!(view.covered.is_none() && !shown(&view).iter().any(|line| line.contains("Zanzibar")), "{view:?}");
     assert_eq!(test.findings().await, []);
 }
@@ -272,10 +272,10 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     let messages: Vec<_> = words.lines.iter().map(|(_, message)| *message).collect();
     assert_eq!((messages, words.marked.len()), (vec![Some(u1), Some(u2)], 0), "{:?}", words.lines);
     // It changes neither the view nor what is there of the summary, and is said to watchers.
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let marked = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
     assert!(marked.revision > info.session.revision);
-    assert_eq!(test.context(&session).await.hash, view.hash);
+    assert_eq!(test.view(&session).await.hash, view.hash);
     let event = test.events().await.pop().expect("an event");
     assert_eq!(event.body, EventBody::WordsMarked { message: u1, stance: Some(WordsStance::Struck) });
     let again = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");

@@ -17,7 +17,7 @@ use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::{Shortened, ViewKind};
+use longhand::model::view::{PartShortening, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -71,7 +71,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     messages[1].metadata_json = Some(format!("{:?}", noise("note", 99)));
     test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let before = test.history(&session).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let mut stored =
         contents(&test, "select parts from message where revision = (select max(revision) - 1 from message)");
     stored.extend(contents(&test, "select data from blob"));
@@ -93,13 +93,13 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     assert_eq!(gone.parts.len(), 4);
     assert!(gone.parts.iter().all(|part| part.body.is_erased() && part.metadata_json.is_none()));
     assert_eq!(gone.metadata_json, None);
-    for context in [test.context(&session).await, test.context_as_of(&session, view.revision).await] {
-        assert_eq!(context.messages.len(), view.messages.len());
-        let part = &context.messages[1].parts[0];
-        assert_eq!(part.shortened, Some(Shortened::Erased));
+    for shown in [test.view(&session).await, test.view_as_of(&session, view.revision).await] {
+        assert_eq!(shown.messages.len(), view.messages.len());
+        let part = &shown.messages[1].parts[0];
+        assert_eq!(part.shortened, Some(PartShortening::Erased));
         assert!(part.body.is_erased());
     }
-    assert_ne!(test.context(&session).await.hash, view.hash);
+    assert_ne!(test.view(&session).await.hash, view.hash);
     let event = watch.wait_for(EventKind::Erased).await;
     assert_eq!(event.actor, "dana");
     let EventBody::Erased { target, reason, from, messages, .. } = event.body else { panic!("an erasure") };
@@ -108,10 +108,10 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     assert_eq!(test.findings().await, []);
     // The session goes on, and a restart finds the same.
     test.append(&session, "u3 \"next\"").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     drop(watch);
     let test = test.restart().await;
-    assert_eq!(test.context(&session).await.hash, view.hash);
+    assert_eq!(test.view(&session).await.hash, view.hash);
     assert_eq!(test.findings().await, []);
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new(), "nothing comes back");
 }
@@ -140,7 +140,7 @@ async fn one_part_of_a_message_is_erased_and_the_others_stay() {
         history.iter().map(|message| message.parts.iter().map(|part| part.body.is_erased()).collect()).collect();
     assert_eq!(erased, [vec![false], vec![false, true], vec![true], vec![false], vec![false, true, false]]);
     assert!(history[4].sealed_revision.is_some(), "an open message is sealed first");
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert_eq!(view[1..3], ["assistant shown: looking call c1", "tool shown: result c1 [erased from the history]"]);
     assert_eq!(test.findings().await, []);
 }
@@ -199,18 +199,18 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     // A message of the tail leaves the summary as it is.
     let late = erase(&test.app, &session, message("a5")).await;
     assert_eq!(late.sizes.summaries, 0);
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     let erased = erase(&test.app, &session, message("u1")).await;
     assert_eq!(erased.sizes.summaries, 2, "the undone one too");
     assert_eq!(holders(test.directory(), &texts), Vec::<String>::new());
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert_eq!(view.messages.len(), 12, "nothing stands for the history any more");
     assert!(view.covered.is_none());
     let redone = test.app.compactions().redo(&session, None).await;
     assert_eq!(redone.expect_err("it has no text").reason, Reason::NothingToRedo);
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     // It has nothing of what was erased, and an erasure that is asked for again leaves it.
     let would = EraseRequest { dry_run: true, ..message("u1") };
     let would = test.app.content().erase(&session, would).await.expect("a preview");
@@ -218,8 +218,8 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let before = EraseAnswer { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
     let again = erase(&test.app, &session, message("u1")).await;
-    assert_eq!(again, EraseAnswer { existed: true, ..erased });
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     assert_eq!(test.findings().await, []);
 }
 
@@ -230,13 +230,13 @@ async fn the_erasure_of_a_summary_takes_those_that_go_on_from_it() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 200)).await;
     supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let first = view.messages.iter().find_map(|message| message.source.filter(|_| message.kind == ViewKind::Summary));
     let first = first.expect("a summary").to_string();
     supply(&test, &session, &noise("of u1 to u3", 500), "u4").await;
     let erased = erase(&test.app, &session, message(&first)).await;
     assert_eq!(erased.sizes.summaries, 2);
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert_eq!((view.messages.len(), view.covered), (12, None), "the view shows the history again");
     assert_eq!(test.findings().await, []);
 }
@@ -257,7 +257,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     let before = fork(&session).await;
     test.append(&session, "u6 \"later\"").await;
     for view in [&child, &grandchild] {
-        assert!(test.context(view).await.covered.is_some());
+        assert!(test.view(view).await.covered.is_some());
     }
     let mut watch = test.watch().await;
     // By the fork's fork: the row is that of the first session.
@@ -267,7 +267,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     for each in [&session, &child, &grandchild, &before] {
         let history = test.history(each).await;
         assert!(history[3].parts[0].body.is_erased(), "{history:?}");
-        assert!(test.context(each).await.covered.is_none());
+        assert!(test.view(each).await.covered.is_none());
     }
     assert_eq!(holders(test.directory(), &[noise("of the fork", 200).into_bytes()]), Vec::<String>::new());
     for _ in 0..4 {
@@ -305,7 +305,7 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let asked = summarizer.asked();
     let words = format!("{:?}", asked.last().expect("asked again"));
     assert!(!words.contains("u1 was here"), "{words}");
-    assert!(shown(&test.context(&session).await).iter().any(|line| line.contains("anew")));
+    assert!(shown(&test.view(&session).await).iter().any(|line| line.contains("anew")));
     assert_eq!(test.findings().await, []);
 }
 
@@ -418,7 +418,7 @@ async fn words_of_erased_messages_are_found_no_more() {
     supply(&test, &session, "We talked.", "u3").await;
     let ask = async |question: &str| {
         test.append(&session, &format!("u \"{question}\"")).await;
-        format!("{:?}", test.context(&session).await.messages)
+        format!("{:?}", test.view(&session).await.messages)
     };
     assert!(ask("where is the zanzibarkey?").await.contains("quetzalnine"));
     test.settled().await;

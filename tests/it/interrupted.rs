@@ -86,7 +86,7 @@ async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
 }
 
 async fn pending(test: &TestApp, session: &str) -> String {
-    test.context(session).await.pending.expect("a compaction").to_string()
+    test.view(session).await.pending.expect("a compaction").to_string()
 }
 
 async fn state(test: &TestApp, compaction: &str) -> CompactionState {
@@ -212,7 +212,7 @@ async fn a_restored_session_is_checked_again() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_eq!(kinds_behind(&test, &session, restored.revision).await[0], EventKind::CompactionStarted);
-    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
     assert_eq!(test.findings().await, []);
 }
 
@@ -231,7 +231,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
     assert_eq!(test.longhand.store().jobs().due_sessions(9).await.expect("read").len(), 0);
     assert_eq!(test.revision(&session).await, receipt.revision);
-    assert_eq!(test.context(&session).await.pending, None);
+    assert_eq!(test.view(&session).await.pending, None);
 }
 
 /// A session with an active compaction and another one that runs.
@@ -260,7 +260,7 @@ async fn an_undo_ends_the_compaction_that_runs() {
     ask(&test, &session, "by hand").await;
     before_a_beat("the next compaction", script.held()).await;
     test.app.compactions().undo(&session, None).await.expect_err("nothing is left to undo");
-    assert!(test.context(&session).await.pending.is_some(), "what could not be undone ended nothing");
+    assert!(test.view(&session).await.pending.is_some(), "what could not be undone ended nothing");
     assert_eq!(test.findings().await, []);
 }
 

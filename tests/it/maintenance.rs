@@ -106,7 +106,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
     append(&test, &session, turns("bash", 81, 81)).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let shown = test.context(&session).await.messages.len();
+    let shown = test.view(&session).await.messages.len();
     assert!(shown <= 320, "{shown} messages are left");
 
     // A text that repeats its arguments is sufficient on its own.
@@ -115,7 +115,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
     messages[0].parts[0].body = PartBody::Text(text.clone()).into();
     append(&test, &session, messages).await;
     watch.wait_for(EventKind::Compacted).await;
-    let last = test.context(&session).await.messages.pop().expect("a message");
+    let last = test.view(&session).await.messages.pop().expect("a message");
     assert_eq!(*last.parts[0].body, PartBody::Text("{\"tool_execution\": {\"result\": 2}}".to_owned()));
 }
 
@@ -192,7 +192,7 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     test.app.content().erase(&session, erase).await.expect("erased");
     test.settled().await;
     let at = test.revision(&session).await;
-    let estimate = async || test.context_as_of(&session, at).await.estimated_tokens;
+    let estimate = async || test.view_as_of(&session, at).await.estimated_tokens;
     let erased = estimate().await;
     // A decision that read the message before keeps what it counted behind the erasure: 9999 tokens.
     let late = format!(

@@ -13,12 +13,12 @@ use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::append::NewDraftText;
 use longhand::app::approvals::{Choice, Question};
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::ContextRequest;
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::NewSession;
-use longhand::daemon::offline::{self, MigratedStore, MigrationProgress, StorePlace};
+use longhand::app::views::ViewRequest;
+use longhand::daemon::offline::{self, Migrated, MigrationProgress, Place};
 use longhand::model::access::Scope;
 use longhand::model::draft::DraftKind;
 use longhand::postgres::Shard;
@@ -86,14 +86,14 @@ async fn full() -> Full {
     let summary = NewSummary { text: "We talked.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     test.append("retrieval", "u6 \"Where is the deploy key?\"").await;
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("vault seven"));
     let target = EraseTarget::Messages(vec!["u2".to_owned()]);
     let erase = EraseRequest { target, reason: "a test".to_owned(), dry_run: false, expected_revision: None };
     erase_at_once(&test.app, "retrieval", erase).await;
     // The summary went with what it was made of.
     let summary = NewSummary { text: "We met.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("vault seven"));
     // What is under way.
     test.app.sessions().add_label("main", "kept".to_owned()).await.expect("labelled");
     test.append("main", "a71 \"be\" open").await;
@@ -236,7 +236,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     let directory = full.directory.path();
     let test = open(&full.directory).await;
     let (before, once) = (read(&test).await, append_once(&test).await);
-    let token = test.context("main").await.token;
+    let token = test.view("main").await.token;
     let id = test.app.daemon().info().await.expect("the state").store_id;
     test.stop().await;
 
@@ -247,7 +247,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once, "the answer of a repeated request");
-    assert_eq!(test.context("main").await.token, token);
+    assert_eq!(test.view("main").await.token, token);
     test.longhand.load_access_tokens("of the owner").await.expect("the tokens are read");
     let proof = Credentials::Secret(&full.secret, std::net::Ipv4Addr::LOCALHOST.into());
     assert_eq!(&*test.longhand.entrance().authenticate(proof).expect("it is known").principal, "guest");
@@ -259,7 +259,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
         stream.frame().await;
     }
     assert_eq!(stream.log[0].seq, full.head + 1);
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("in the shard"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("in the shard"));
     let (before, cursor) = (read(&test).await, cursor(&test).await);
     drop(stream);
     test.stop().await;
@@ -274,7 +274,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
     test.app.events().subscribe(after).await.map(drop).expect("the cursor is known");
-    assert_eq!(test.app.views().get("main", ContextRequest::default()).await.expect("a view").token, token);
+    assert_eq!(test.app.views().get("main", ViewRequest::default()).await.expect("a view").token, token);
     test.stop().await;
     let again = migrate(&files(directory), &shard(server, "clients_c")).await.expect_err("a place is taken");
     assert!(

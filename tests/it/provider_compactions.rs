@@ -4,10 +4,10 @@ use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
 use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::formatted::{Format, ProviderContent};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::session::OverWindowReason;
 use longhand::model::usage::ModelWindow;
@@ -73,11 +73,11 @@ async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_to
     test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
-async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
-    test.app.views().get(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
+async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> ServedView {
+    test.app.views().get(session, ViewRequest { format, ..ViewRequest::default() }).await.expect("a view")
 }
 
-fn texts(view: &Context) -> Vec<String> {
+fn texts(view: &ServedView) -> Vec<String> {
     let formatted = view.formatted.as_ref().expect("a format");
     formatted.messages.iter().map(|message| message.json.clone()).collect()
 }
@@ -283,8 +283,7 @@ fn the_command_line_shows_a_compaction_by_the_provider() {
     );
     assert!(daemon.text(&["replay", session]).contains("[compaction by anthropic: "));
     assert!(daemon.text(&["status", session]).contains("covered by a compaction by anthropic in msg_"));
-    let request: Value =
-        serde_json::from_str(&daemon.text(&["context", session, "--format", "anthropic"])).expect("JSON");
+    let request: Value = serde_json::from_str(&daemon.text(&["view", session, "--format", "anthropic"])).expect("JSON");
     assert_eq!(request["messages"].as_array().map(Vec::len), Some(1));
-    assert!(daemon.text(&["context", session, "--format", "gemini", "--degrade"]).contains("How high?"));
+    assert!(daemon.text(&["view", session, "--format", "gemini", "--degrade"]).contains("How high?"));
 }

@@ -63,7 +63,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     let back = append(&test, &session, vec![version("todo", "1")]).await.expect("the old content as a new version");
     assert_ne!(back.ids[0], first.ids[0]);
     assert_eq!(newest(&test, &session, "todo").await, "1");
-    assert!(test.context(&session).await.messages.is_empty(), "no view shows a record");
+    assert!(test.view(&session).await.messages.is_empty(), "no view shows a record");
     assert_eq!(test.findings().await, []);
     let test = test.kill().await;
     assert_eq!(newest(&test, &session, "todo").await, "1");
@@ -287,7 +287,7 @@ async fn a_record_has_bytes_as_opaque_parts() {
     };
     let found = test.app.messages().get(&session, "state").await.expect("a record").0;
     assert_eq!((data(&found), bytes(&found)), ("about it", vec![small, large]));
-    assert_eq!(test.context(&session).await.messages, []);
+    assert_eq!(test.view(&session).await.messages, []);
     let erased = erase(&test, &session, EraseTarget::Messages(vec!["state".to_owned()])).await;
     assert_eq!((erased.sizes.parts, erased.sizes.blobs), (3, 1));
     let found = test.app.messages().get(&session, "state").await.expect("a record").0;

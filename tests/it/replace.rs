@@ -25,7 +25,7 @@ fn expecting<'a>(last: &str, words: &str) -> AppendRequest<'a> {
 
 /// The texts of a view that is valid input.
 async fn view(test: &TestApp, session: &str) -> Vec<String> {
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let words = shown(&view).into_iter();
     words.map(|line| line.split_once(" shown: ").map_or(line.clone(), |(_, words)| words.to_owned())).collect()
@@ -94,7 +94,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("again", Some("{\"tries\":2}")));
     test.settled().await;
-    let tokens = test.context(&session).await.context_tokens;
+    let tokens = test.view(&session).await.context_tokens;
     assert_eq!(done.context.context_tokens, Some(tokens), "the figures are those of the new view");
 
     let again = ask("p").await.expect("answered again");
@@ -260,7 +260,7 @@ async fn a_replace_of_what_a_running_compaction_covers_ends_the_compaction() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     script.held().await;
-    let running = test.context(&session).await.pending.expect("a compaction").to_string();
+    let running = test.view(&session).await.pending.expect("a compaction").to_string();
     let before = test.revision(&session).await;
     let done = test.app.messages().append_with(&session, replacing("a2", "u99 \"short\"")).await.expect("replaced");
     let events: Vec<_> = test.events().await.into_iter().filter(|event| event.revision > before).collect();

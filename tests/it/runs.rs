@@ -185,10 +185,10 @@ async fn a_lost_run_leaves_nothing_open() {
 
     // The result that comes after all counts.
     let interrupted = "tool paired: result c2 [tool execution was interrupted]".to_owned();
-    assert!(shown(&test.context(&session).await).contains(&interrupted));
+    assert!(shown(&test.view(&session).await).contains(&interrupted));
     let late = conversation("t2 result=c2:late");
     test.by("ada").messages().append(&session, late, None, None).await.expect("appended");
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert!(view.contains(&"tool shown: result c2 late".to_owned()) && !view.contains(&interrupted), "{view:?}");
     assert!(
         test.app.messages().append(&session, conversation("u2 \"x\""), None, Some(before)).await.is_err(),
@@ -345,7 +345,7 @@ async fn prompts_wait_in_order_and_are_taken_once() {
     let history = test.history(&session).await;
     assert_eq!((history[0].id, history[0].actor.as_str()), (taken.message().expect("its message"), "pat"));
     assert_eq!(history[0].metadata_json.as_deref(), Some("{\"from\":\"here\"}"));
-    assert_eq!(shown(&test.context(&session).await), ["user shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: first"]);
 
     let (next, _) = test.app.prompts().take(&session, 1, PromptChoice::First).await.expect("the next one");
     assert_eq!(next.id.to_string(), third);

@@ -292,8 +292,8 @@ async fn a_shortened_output_names_its_compaction() {
     let prune = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     prune.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    let context = test.context(&session).await;
-    let pruned = context.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
+    let view = test.view(&session).await;
+    let pruned = view.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
     let part = pruned.and_then(|part| part.source).expect("a shortened part");
     let original = test.app.messages().expand(&session, &part.to_string(), 0, "").await.expect("expanded");
     let PartBody::ToolResult(result) = &*original.messages[0].parts[0].body else { panic!("{original:?}") };

@@ -13,12 +13,12 @@
 
 use crate::database::{Database, copy_store};
 use crate::engines::open_store;
-use longhand::app::append::{AppendAnswer, ListMessages};
-use longhand::app::context::{Context, ContextRequest};
+use longhand::app::append::{Appended, ListMessages};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::config::{Hook, Hooks};
@@ -351,14 +351,14 @@ impl TestApp {
     }
 
     /// The current view.
-    pub(crate) async fn context(&self, session: &str) -> Context {
-        self.app.views().get(session, ContextRequest::default()).await.expect("a context")
+    pub(crate) async fn view(&self, session: &str) -> ServedView {
+        self.app.views().get(session, ViewRequest::default()).await.expect("a view")
     }
 
     /// The view as of a revision.
-    pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
-        let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        self.app.views().get(session, request).await.expect("a context")
+    pub(crate) async fn view_as_of(&self, session: &str, at: Revision) -> ServedView {
+        let request = ViewRequest { as_of: Some(at), ..ViewRequest::default() };
+        self.app.views().get(session, request).await.expect("a view")
     }
 
     /// The session's newest revision.
@@ -725,12 +725,12 @@ pub(crate) fn body_text(body: &PartBody) -> Option<&str> {
 }
 
 /// A view as text, one line per message: role, kind, and the beginning of its content.
-pub(crate) fn shown(context: &Context) -> Vec<String> {
+pub(crate) fn shown(view: &ServedView) -> Vec<String> {
     let line = |message: &longhand::model::view::ViewMessage| {
         let words: String = message.parts.iter().map(|part| brief(&part.body)).collect::<Vec<_>>().join(" ");
         format!("{:?} {:?}: {words}", message.role, message.kind).to_lowercase()
     };
-    context.messages.iter().map(line).collect()
+    view.messages.iter().map(line).collect()
 }
 
 fn brief(body: &PartBody) -> String {

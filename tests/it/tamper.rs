@@ -482,7 +482,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
         let first = crate::support::soon("a finding", check.recv()).await;
         first.expect("an item").expect("it goes on");
     }
-    crate::support::soon("a view", test.context(&session)).await;
+    crate::support::soon("a view", test.view(&session)).await;
 }
 
 async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {

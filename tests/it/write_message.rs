@@ -472,7 +472,7 @@ async fn tools_have_their_input_and_output_as_they_come() {
     write(&test.app, start_result(), vec![begins("o", output(Some("a1")), "line 1\n")]).await.expect("it runs");
     let view =
         ["user shown: list", "assistant shown: call c1", "tool paired: result c1 [tool execution was interrupted]"];
-    assert_eq!(shown(&test.context(&session).await), view, "no view shows output before it closes");
+    assert_eq!(shown(&test.view(&session).await), view, "no view shows output before it closes");
     let test = test.restart().await;
     let more =
         vec![begins("o", output(Some("a1")), "line 1\nline 2\n"), closes("o", Some(ResultStatus::Error)), stops()];

@@ -26,7 +26,7 @@ pub struct Reply {
     /// The bytes of each draft.
     lengths: HashMap<String, i64>,
     has_calls: bool,
-    lost_count: usize,
+    resume_count: usize,
 }
 
 /// A call that takes the frames.
@@ -57,7 +57,7 @@ impl Reply {
             writer: None,
             lengths: HashMap::new(),
             has_calls: false,
-            lost_count: 0,
+            resume_count: 0,
         };
         reply.send(Frame::Target(target)).await?;
         Ok(reply)
@@ -69,8 +69,8 @@ impl Reply {
     }
 
     /// The number of times that the stream was lost.
-    pub fn lost_count(&self) -> usize {
-        self.lost_count
+    pub fn resume_count(&self) -> usize {
+        self.resume_count
     }
 
     /// Adds text.
@@ -225,7 +225,7 @@ impl Reply {
     /// Waits until another call may begin.
     async fn lose(&mut self, failure: Error, attempts: &mut Attempts) -> Result<()> {
         self.writer = None;
-        self.lost_count += 1;
+        self.resume_count += 1;
         tokio::time::sleep_until(attempts.next(failure, true)?).await;
         Ok(())
     }

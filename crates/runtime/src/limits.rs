@@ -596,9 +596,9 @@ pub const STOP_OTHERS_MS: u64 = STOP_CLIENTS_MS / 2;
 pub const DELTA_FRAMES_MAX: usize = 1_024;
 /// Default interval of progress frames on an idle stream.
 pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
-/// Default time that GetContext waits for a compaction.
+/// Default time that GetView waits for a compaction.
 pub const WAIT_MS_DEFAULT: u64 = 30_000;
-/// Maximum time that GetContext waits.
+/// Maximum time that GetView waits.
 pub const WAIT_MS_MAX: u64 = 120_000;
 /// Time for which a claim of a job holds without a heartbeat.
 pub const LEASE_MS: i64 = 30_000;

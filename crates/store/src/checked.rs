@@ -7,7 +7,9 @@ use super::ledger::received::{received_part, received_rest};
 use super::ledger::secrets::Secrets;
 use super::ledger::tx::Requester;
 use crate::model::message::NewMessage;
-use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, Step, ToolCall, ToolResult};
+use crate::model::part::{
+    Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ToolCall, ToolResult,
+};
 use crate::secrets::{Action, Hit, Rules, Syntax};
 use std::fmt::Display;
 use std::ops::Deref;
@@ -266,8 +268,8 @@ impl SecretScreen<'_> {
                 .redact(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
                 .map(|text| PartBody::Marker(Marker { text, ..marker.clone() })),
             PartBody::Step(step) => self
-                .redact(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
-                .map(|finish_reason| PartBody::Step(Step { finish_reason, ..step.clone() })),
+                .read(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
+                .map(|finish_reason| PartBody::Step(ReplyStep { finish_reason, ..step.clone() })),
             PartBody::Opaque(opaque) => self
                 .bytes(format_args!("{field}.opaque.data"), Syntax::Json, &opaque.data)?
                 .map(|data| PartBody::Opaque(Opaque { data, ..opaque.clone() })),

@@ -220,11 +220,11 @@ impl Agent {
 
     /// Requests the view, as before every reply. Returns the finish of the reply.
     async fn ask(&mut self, reason: pb::FinishReason, reply: &pb::NewMessage) -> anyhow::Result<pb::Finish> {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: self.session_id.clone(),
             overflow_action: pb::OverflowAction::Wait.into(),
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         self.held = self.client.refresh_view(request, &self.held).await?;
         let header = &self.held.header;

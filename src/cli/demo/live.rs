@@ -102,7 +102,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
         output.wrapped_line(line, "")?;
     }
     let server = format!("--server {}", daemon.address);
-    for command in ["context demo", "search nodal"] {
+    for command in ["view demo", "search nodal"] {
         output.line(&format!("  {} {server} {command}", welcome::program()))?;
     }
     output.line("And with sessions of your own:")?;

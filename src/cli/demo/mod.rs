@@ -8,10 +8,10 @@ mod sample;
 mod watcher;
 
 use super::Globals;
-use super::context::{heading, headline};
 use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
 use super::signals::{INTERRUPTED, Signals};
+use super::view::{heading, headline};
 use crate::pb;
 use crate::pb::event::Body;
 use agent::{Agent, AgentRecord};
@@ -205,10 +205,10 @@ async fn show_compaction(
 ) -> anyhow::Result<()> {
     let Some((before, after)) = first_compaction(events).filter(|_| !output.json()) else { return Ok(()) };
     for (when, revision) in [("before", before), ("after", after)] {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session_id.to_owned(),
             as_of_revision: Some(revision),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         let view = client.view(request).await?;
         output.line("")?;
@@ -252,7 +252,7 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let total = view.messages.len();
     for (index, message) in view.messages.iter().enumerate() {
-        if message.kind() == pb::ContextMessageKind::Summary {
+        if message.kind() == pb::ViewMessageKind::Summary {
             lines.push(format!("  {}", heading(message)));
             let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
             let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
@@ -269,9 +269,9 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     lines.iter().map(|line| truncate(line, columns)).collect()
 }
 
-fn in_a_line(message: &pb::ContextMessage) -> String {
-    let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
-    let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
+fn in_a_line(message: &pb::ViewMessage) -> String {
+    let words = message.parts.iter().filter_map(|part| part.part.as_ref());
+    let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
     one_line(&format!("{}: {}", heading(message), text.join(" ")))
 }
 
@@ -290,7 +290,7 @@ fn farewell(daemon: &Daemon, session_id: &str) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("The daemon keeps running in {}. For example:", daemon.folder().display()),
-        format!("  longhand {server} context {session_id}"),
+        format!("  longhand {server} view {session_id}"),
         format!("  longhand {server} replay {session_id}"),
     ];
     lines.extend(daemon.process_id().map(|id| format!("  kill {id}   # stops it")));

@@ -247,7 +247,7 @@ impl Evaluation<'_> {
             let sizes = self.arguments.tokens.iter().copied().map(Some);
             let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
-                let mut input = SummaryInput::of(&first.plan, &policy.counting, "");
+                let mut input = SummaryInput::from_plan(&first.plan, &policy.counting, "");
                 if let Some(tokens) = size {
                     (input.counting, input.budget_tokens) = (by_characters(), tokens);
                 }
@@ -331,7 +331,7 @@ fn by_characters() -> Counting {
         rounding: Rounding::Floor,
         text: TextUnits::Length,
         per: CountPer::Message,
-        media: MediaUnits::all(0),
+        media: MediaUnits::same(0),
         usage: UsageCount::Total,
     }
 }

@@ -4,7 +4,7 @@ use crate::cli::compactions;
 use crate::grpc::wire;
 use crate::interop::export::{Compaction, Message, Session, Status};
 use crate::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
-use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step};
+use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus};
 use crate::model::part::{ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::pb;
@@ -184,7 +184,7 @@ fn part(part: pb::Part) -> NewPart {
         Some(Body::Media(source)) => PartBody::Media(media(source)),
         Some(Body::Marker(marker)) => PartBody::Marker(Marker { name: marker.name, text: marker.text }),
         Some(Body::Step(step)) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
+            PartBody::Step(ReplyStep { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
         }
         Some(Body::Opaque(opaque)) => {
             PartBody::Opaque(Opaque { provider: opaque.provider, kind: opaque.kind, data: opaque.data })

@@ -3,7 +3,7 @@
 use super::plan::ImportTurn;
 use super::play::{DaemonIds, Player};
 use crate::cli::output::hex;
-use crate::cli::view;
+use crate::cli::pairing;
 use crate::pb;
 use anyhow::Context;
 use longhand_client::View;
@@ -18,7 +18,7 @@ const PAGE_SIZE: i32 = 1000;
 
 /// The view that a reply was given, as a line of the views file.
 #[derive(Debug, Serialize)]
-struct ServedView<'a> {
+struct ViewLine<'a> {
     session_id: &'a str,
     message_client_id: &'a str,
     revision: i64,
@@ -91,26 +91,26 @@ impl Player {
     /// Requests the view as an agent does before a reply. If it does not fit, the request waits for the pending
     /// compaction.
     async fn ask(&mut self, session_id: &str, held: View) -> anyhow::Result<View> {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session_id.to_owned(),
             overflow_action: pb::OverflowAction::Wait.into(),
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         let (began, held_count) = (self.clock.now(), held.messages.len());
-        let view = self.client.refresh_view(request, &held).await.context("the context was refused")?;
+        let view = self.client.refresh_view(request, &held).await.context("the view was refused")?;
         let micros = self.clock.now().0 - began.0;
-        let faults = view::pairing_faults(&view.messages);
-        self.report.contexts.add(view.header.fits, faults.len(), micros);
+        let faults = pairing::faults(&view.messages);
+        self.report.views.add(view.header.fits, faults.len(), micros);
         let kept_count = usize::try_from(view.header.known_message_count)?;
-        self.report.contexts.changed_prefixes += usize::from(kept_count < held_count);
-        self.report.contexts.excepted += usize::from(view.header.over_window.as_ref().is_some_and(is_excepted));
+        self.report.views.changed_prefixes += usize::from(kept_count < held_count);
+        self.report.views.excepted += usize::from(view.header.over_window.as_ref().is_some_and(is_excepted));
         Ok(view)
     }
 
     fn note_view(&mut self, session_id: &str, own: &str, view: &View) -> anyhow::Result<()> {
         let Some(file) = &mut self.views else { return Ok(()) };
-        let served = ServedView {
+        let served = ViewLine {
             session_id,
             message_client_id: own,
             revision: view.header.revision,

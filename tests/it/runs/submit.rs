@@ -37,7 +37,7 @@ async fn a_message_is_sent_again_in_one_change() {
     let all = [EventKind::MessageFinished, EventKind::RunEnded, EventKind::SessionRewound, EventKind::PromptSubmitted];
     assert_eq!(kinds, all);
     assert!(events.iter().rev().skip(1).all(|event| !event.ends_mutation), "one change");
-    assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: one", "assistant shown: first"]);
     assert_eq!(queue(&test, &session).await, [waits, sent.0.to_string()], "others keep their turn");
     // The run was at work on what is left out.
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled));
@@ -57,13 +57,13 @@ async fn a_message_is_sent_again_in_one_change() {
 
     drop((ada, pat));
     let test = test.restart().await;
-    assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: one", "assistant shown: first"]);
     test.app.compactions().undo(&session, None).await.expect("undone");
-    assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
+    assert_eq!(shown(&test.view(&session).await).len(), 6, "history was kept, with a note for the call");
     test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
-    test.app.prompts().take(&session, epoch, PromptChoice::Named(&sent.0.to_string())).await.expect("taken");
-    let view = shown(&test.context(&session).await);
+    test.app.prompts().take(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
+    let view = shown(&test.view(&session).await);
     assert_eq!(view, ["user shown: one", "assistant shown: first", "user shown: two, better"]);
     assert_eq!(test.findings().await, []);
 }
@@ -75,10 +75,10 @@ async fn a_prompt_may_begin_a_conversation_anew() {
     test.append(&session, "u1 \"one\"\na1 \"first\"").await;
     let interrupting = NewPrompt { delivery: Delivery::Interrupt, ..again("anew", RewindTo::Start) };
     test.app.prompts().submit(&session, interrupting).await.expect("it waits");
-    assert_eq!(shown(&test.context(&session).await), Vec::<String>::new());
+    assert_eq!(shown(&test.view(&session).await), Vec::<String>::new());
     let taken = test.app.runs().acquire(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
     assert_eq!(test.history(&session).await.last().map(|message| message.id), taken.message());
-    assert_eq!(shown(&test.context(&session).await), ["user shown: anew"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: anew"]);
     assert_eq!(test.findings().await, []);
 }
 
@@ -145,7 +145,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
         let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?}") };
         assert_eq!(result.answers, Answers::In(asks.to_string()), "an answer knows its call");
     }
-    assert!(shown(&test.context(&session).await)[2].contains("interrupted"), "a prompt is in no view");
+    assert!(shown(&test.view(&session).await)[2].contains("interrupted"), "a prompt is in no view");
     let words = submit(&test.app, &session, "and then?", Delivery::Queue).await;
 
     let test = test.restart().await;
@@ -154,7 +154,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let message = test.history(&session).await.pop().expect("their message");
     assert_eq!((message.role, message.actor.as_str()), (Role::Tool, "pat"));
     assert_eq!((message.id, message.metadata_json), (sent.message(), metadata_json));
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert_eq!(view[2..], ["tool shown: result c1 first result c2 second"]);
     assert_eq!(queue(&test, &session).await, [words]);
     let copy = longhand_copy(&test, &session).await;
@@ -168,7 +168,7 @@ async fn longhand_copy(test: &TestApp, session: &str) -> Vec<String> {
     let target = TestApp::start().await;
     import(&target.app, &export(&test.app, session).await.expect("exported")).await.expect("imported");
     assert_eq!(target.findings().await, []);
-    shown(&target.context(session).await)
+    shown(&target.view(session).await)
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_call_is_answered_by_one_prompt() {
             .expect("it waits");
         test.app.runs().acquire(session, None, true).await.map(drop).or_else(busy).expect("acquired");
     }
-    assert!(shown(&test.context(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
+    assert!(shown(&test.view(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
     assert_eq!(test.findings().await, []);
 }
 

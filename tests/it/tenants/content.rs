@@ -6,9 +6,9 @@ use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::access::Access;
 use longhand::app::append::{AppendAnswer, AppendRequest, NewDraftText};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::ContextRequest;
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::ViewRequest;
 use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::draft::DraftKind;
@@ -142,7 +142,7 @@ async fn author(test: &TestApp, app: &Caller, session: &str, from: usize) -> Str
     append(app, session, &turns(from, from + 7, 2_000)).await.expect("turns");
     app.compactions().start(session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("a compaction");
     test.settled().await;
-    let view = app.views().get(session, ContextRequest::default()).await.expect("a view");
+    let view = app.views().get(session, ViewRequest::default()).await.expect("a view");
     assert!(view.over_window.is_none(), "it fits");
     let newest = app.compactions().list(session, 1, "").await.expect("compactions").0.remove(0);
     newest.outcome.unwrap_or_else(|| panic!("it failed: {:?}", newest.failure)).summarizer

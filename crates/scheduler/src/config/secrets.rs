@@ -35,9 +35,9 @@ impl KnownSecrets {
     pub(super) fn rules(self) -> Vec<Rule> {
         match self {
             Self::Off => Vec::new(),
-            Self::Warn => Rules::known(Action::Warn),
-            Self::Redact => Rules::known(Action::Redact),
-            Self::Refuse => Rules::known(Action::Refuse),
+            Self::Warn => Rules::built_in(Action::Warn),
+            Self::Redact => Rules::built_in(Action::Redact),
+            Self::Refuse => Rules::built_in(Action::Refuse),
         }
     }
 }

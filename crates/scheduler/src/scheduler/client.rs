@@ -10,7 +10,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
-use crate::policy::prompt::{self, Expected};
+use crate::policy::prompt::{self, AnswerRequirements};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
 use crate::summarizer::{Release, Request, Task, TaskEdit, TaskRefusal, TaskReply};
@@ -25,8 +25,8 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// The assignment of a plan.
-    pub(super) fn from_plan(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
-        let input = SummaryInput::of(plan, &planning.policy.counting, instructions);
+    pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
+        let input = SummaryInput::from_plan(plan, &planning.policy.counting, instructions);
         Self { plan: plan.clone(), input, details_json: None }
     }
 
@@ -53,7 +53,8 @@ impl Assignment {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let instructions = edit.instructions.as_ref().unwrap_or(&self.input.instructions);
         let of_plan = |plan: &SummaryPlan| {
-            let SummaryInput { messages, split_turn, .. } = SummaryInput::of(plan, &self.input.counting, instructions);
+            let SummaryInput { messages, split_turn, .. } =
+                SummaryInput::from_plan(plan, &self.input.counting, instructions);
             (messages, split_turn)
         };
         // Messages that the operator's program replaced stay so as long as the plan covers the same ones. The details
@@ -182,8 +183,8 @@ impl Worker {
 fn output_of(assignment: &Assignment, reply: TaskReply) -> Result<SummaryOutput, Failure> {
     let input = &assignment.input;
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
-    let words = prompt::words(input.budget_tokens);
-    let expected = Expected::of_history(&input.rules, &messages, input.previous.as_deref(), words);
+    let words = prompt::words_for_budget(input.budget_tokens);
+    let expected = AnswerRequirements::of_history(&input.rules, &messages, input.previous.as_deref(), words);
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     Ok(SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) })

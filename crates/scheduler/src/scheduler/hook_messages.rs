@@ -224,7 +224,7 @@ fn bodies(parts: &[HookPart], bytes: &mut usize) -> Result<Vec<PartBody>, String
 fn new_message(like: &Message, role: HookRole, revision: Revision, bodies: Vec<PartBody>) -> SourceMessage {
     let id = fresh_message_id();
     let part = |(number, body): (u16, PartBody)| Part {
-        id: PartId::of(id, number),
+        id: PartId::in_message(id, number),
         client_id: None,
         revision,
         body: Arc::new(body),

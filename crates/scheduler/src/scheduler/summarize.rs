@@ -6,7 +6,7 @@ use super::error::interrupted;
 use super::hooks::HookChanges;
 use super::worker::Worker;
 use super::written::digest_of;
-use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
+use crate::fold::attempt::{Answer, Attempt, AttemptStep, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
 use crate::policy::plan::PlanningInput;
@@ -50,8 +50,8 @@ impl Worker {
         &self,
         attempt: &mut Attempt<'_>,
         task: &SummaryTask,
-        summarizing: &mut SummaryAttempt<'_>,
-    ) -> Step {
+        summarizing: &mut Summarizing<'_>,
+    ) -> AttemptStep {
         let claim = summarizing.claim;
         let assignment = match summarizing.assignment.take() {
             Some((number, assignment)) if number == task.number => assignment,

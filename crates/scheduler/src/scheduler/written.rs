@@ -7,7 +7,7 @@ use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::layout::{Covered, Placement};
+use crate::model::layout::{CoveredHistory, Placement};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -74,9 +74,14 @@ impl Worker {
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
-pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
-    let stored_digest = store.compactions().digest(covered.compaction).await?;
-    if let Some(json) = stored_digest.filter(|json| Digest::from_json(json).is_some()) {
+pub async fn digest_of(
+    store: &Store,
+    session: SessionKey,
+    covered: &CoveredHistory,
+    summary: &str,
+) -> store::Result<String> {
+    let kept = store.compactions().digest(covered.compaction).await?;
+    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
         return Ok(json);
     }
     let mut digest = Digest::default();
@@ -93,7 +98,7 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
             Some(_) => messages.iter().rposition(is_start).filter(|start| *start > 0).unwrap_or(messages.len()),
             None => messages.len(),
         };
-        digest = digest.merged(Digest::of(&messages[..end]));
+        digest = digest.merged(Digest::from_messages(&messages[..end]));
         messages.drain(..end);
         let Some(next) = next else { break };
         from = next;

@@ -128,7 +128,7 @@ impl Remote {
         let counter = UsageCounter::new(observer);
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let mut request_tokens_max = self.window.saturating_sub(self.max_output);
-        let mut words = prompt::words(budget);
+        let mut words = prompt::words_for_budget(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         for skip in 0..EFFORTS {
             counter.on_start(self.name());
@@ -301,7 +301,7 @@ impl Summarizer for Remote {
             input,
             observer: &NoObserver,
             skip: 0,
-            words: prompt::words(budget),
+            words: prompt::words_for_budget(budget),
             request_tokens_max: self.window.saturating_sub(self.max_output),
             longest_request: AtomicI64::new(0),
         };

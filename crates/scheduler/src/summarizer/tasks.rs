@@ -12,7 +12,7 @@ use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
 use crate::policy::plan::PlanEdit;
-use crate::policy::prompt::Expected;
+use crate::policy::prompt::AnswerRequirements;
 use crate::policy::summary::SummaryInput;
 use crate::store::CheckedInput;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,7 +80,7 @@ impl TaskReply {
     /// Returns the summary, or the reason why the text cannot be one. An answer to the request is checked against the
     /// requested form, and stripped of the wrapping that the policy asked for; a client's own summary is taken as it
     /// is.
-    pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
+    pub fn summary(&self, expected: &AnswerRequirements<'_>) -> Result<String, Failure> {
         let refused = |reason: FailureReason, message: &str| Err(Failure::new(reason, message));
         match self.reason {
             None | Some(FinishReason::Stop) => {}

@@ -511,7 +511,7 @@ impl Messages<'_> {
         let key = self.caller.session_key(session).await?;
         let (found, drafts) = self.caller.store().history().with_drafts(key, message).await?;
         let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
-        let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
+        let status = statuses.into_iter().next().unwrap_or(MessageStatus::from_state(MessageState::Unknown));
         Ok((found, drafts, status))
     }
 
@@ -526,7 +526,7 @@ impl Messages<'_> {
         match self.caller.store().history().statuses(key, at, messages).await {
             Err(error @ store::Error::Corrupt { .. }) => {
                 tracing::warn!(%error, "the statuses of messages are not known");
-                Ok(vec![MessageStatus::of(MessageState::Unknown); messages.len()])
+                Ok(vec![MessageStatus::from_state(MessageState::Unknown); messages.len()])
             }
             statuses => Ok(statuses?),
         }
@@ -566,7 +566,7 @@ impl Messages<'_> {
         let (messages, next, revision, statuses) = match newest {
             Some((messages, next, revision)) => {
                 // No mark came after any of them.
-                let statuses = vec![MessageStatus::of(MessageState::Active); messages.len()];
+                let statuses = vec![MessageStatus::from_state(MessageState::Active); messages.len()];
                 (messages, Some(next), revision, statuses)
             }
             None => {

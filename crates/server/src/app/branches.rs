@@ -53,7 +53,8 @@ impl<'a> Messages<'a> {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
         };
         let (known, _) = self.caller.store().sessions().get(key).await?;
-        let left = branch::left(&source.messages, &self.caller.store().views().layout_behind(key, after).await?);
+        let left =
+            branch::left_messages(&source.messages, &self.caller.store().views().layout_behind(key, after).await?);
         let share = BranchRules::default();
         let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));

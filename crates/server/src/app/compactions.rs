@@ -18,7 +18,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
-use crate::policy::{LevelPolicy, Policy, Step, replay};
+use crate::policy::{LevelPolicy, Policy, PolicyStep, replay};
 use crate::scheduler::{self, SummaryInEffect, is_possible};
 use crate::store::{
     CheckedInput, Condition, Receipt, Requester, ScreenResult, SecretScreen, SessionKey, Source, SuppliedSummary,
@@ -171,7 +171,7 @@ impl Compactions<'_> {
         let sources = &source.messages;
         let level_policy = wanted.level_policy(policy).map(|(_, level_policy)| level_policy);
         let summarizes =
-            |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
+            |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, PolicyStep::Summarize(_)));
         let position = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {
             if id.is_empty() {
                 return Ok(None);

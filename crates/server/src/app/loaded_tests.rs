@@ -5,7 +5,8 @@ use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, counts, parse_
 use crate::model::ids::MessageId;
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use crate::model::part::{
-    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
+    ToolResult,
 };
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
@@ -104,7 +105,7 @@ fn messages() -> Vec<Vec<NewMessage>> {
         })
     };
     let usage = Usage { input: 40, output: 2, ..Usage::default() };
-    let step = PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) });
+    let step = PartBody::Step(ReplyStep { finish_reason: "stop".to_owned(), usage: Some(usage) });
     let opaque =
         PartBody::Opaque(Opaque { provider: "anthropic".to_owned(), kind: "thinking".to_owned(), data: vec![0, 255] });
     let marker = PartBody::Marker(Marker { name: "pause".to_owned(), text: "A pause.".to_owned() });

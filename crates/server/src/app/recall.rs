@@ -6,7 +6,7 @@ use super::nouns::{History, Views};
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;
-use crate::policy::recall::{self, Wanted};
+use crate::policy::recall::{self, RecallQuery};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Views<'_> {
     }
 
     /// The message with the passages for a query.
-    async fn recall_passages(self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
+    async fn recalled(self, session: &LoadedSession, wanted: &RecallQuery, room: i64) -> Result<Option<ViewMessage>> {
         let (store, key) = (self.caller.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
         for (owner, through) in store.index().owners_to_index(key, &wanted.hidden, wanted.hidden_by).await? {
@@ -77,7 +77,7 @@ impl History<'_> {
 
 /// The query for the view of a session without passages, and the tokens that they may take without making it exceed its
 /// window. None if there is no query, or if the window is full.
-fn passage_query(session: &LoadedSession) -> Option<(Wanted, i64)> {
+fn wanted(session: &LoadedSession) -> Option<(RecallQuery, i64)> {
     let LoadedSession { source, policy, fold, .. } = session;
     let window = &source.window;
     // Passages go where nothing else would be, so they leave the space for a reply.
@@ -89,7 +89,7 @@ fn passage_query(session: &LoadedSession) -> Option<(Wanted, i64)> {
     Some((wanted, recall::room(policy, free_tokens)))
 }
 
-fn with_message(session: LoadedSession, wanted: &Wanted, message: Option<ViewMessage>) -> LoadedSession {
+fn with_message(session: LoadedSession, wanted: &RecallQuery, message: Option<ViewMessage>) -> LoadedSession {
     match message {
         Some(message) => session.with_passages(Passages { request: wanted.request, message }),
         None => session,

@@ -13,7 +13,7 @@ use crate::store::{HitQuery, SessionKey, Visibility};
 pub use crate::words::Statistics;
 use crate::words::{self, Query, Rank, Snippet, snippet};
 pub use longhand_search::EntryKind;
-use longhand_search::{Census, Ranked, Wanted, phrases, text_of};
+use longhand_search::{Census, IndexSearch, RankedEntry, phrases, text_of};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -264,7 +264,7 @@ impl History<'_> {
 
     /// What a bound caller's hits are ranked by: counted in what it sees, so that the answer says nothing of the rest but
     /// how common a word is that very many parts have.
-    async fn seen_statistics(self, wanted: &Wanted) -> Result<Statistics> {
+    async fn seen_statistics(self, wanted: &IndexSearch) -> Result<Statistics> {
         let Census { rounded: mut statistics, sessions } = self.caller.store().search().census(wanted).await?;
         for (having, sessions) in statistics.having.iter_mut().zip(sessions) {
             for (session, count) in sessions {
@@ -288,7 +288,7 @@ impl History<'_> {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn index_query(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, ComparedSessions)> {
+    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(IndexSearch, Compared)> {
         let tenant = &self.caller.visibility.tenant;
         let mut compared = ComparedSessions { by: Vec::new(), view: None };
         if !self.caller.visibility.is_unbound() {
@@ -312,7 +312,7 @@ impl History<'_> {
             compared.by.push(binding(Binding { project: None, root: Some(root.id) }));
         }
         let is_compared = !compared.by.is_empty() || ranges.len() > 1;
-        let wanted = Wanted {
+        let wanted = IndexSearch {
             tenant: Arc::clone(tenant),
             phrases: phrases(query),
             terms: query.terms,
@@ -345,13 +345,13 @@ impl History<'_> {
     /// asked about each, and the number of entries that were looked at.
     async fn admitted_entries(
         self,
-        wanted: &Wanted,
-        compared: &ComparedSessions,
-        entries: &[Ranked],
+        wanted: &IndexSearch,
+        compared: &Compared,
+        entries: &[RankedEntry],
         most: usize,
     ) -> Result<(usize, Vec<(usize, SessionKey)>)> {
         let mut admitted = Vec::new();
-        for (at, Ranked { entry, .. }) in entries.iter().enumerate() {
+        for (at, RankedEntry { entry, .. }) in entries.iter().enumerate() {
             if admitted.len() == most {
                 return Ok((at, admitted));
             }
@@ -374,9 +374,9 @@ impl History<'_> {
 
 /// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
 /// does: all terms, or any clue.
-fn show_hit(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<ShownHit> {
+fn shown(query: &Query, hit: Hit, ranked: &RankedEntry, may_lack: Option<bool>) -> Option<Shown> {
     let part = hit.message.parts.first()?;
-    let kind = EntryKind::of(&part.body)?;
+    let kind = EntryKind::from_body(&part.body)?;
     let (text, form) = text_of(&part.body)?;
     let has_all = || query.matches(text, form);
     if may_lack.is_some_and(|all| if all { !has_all() } else { !query.finds(text, form) }) {

@@ -177,7 +177,7 @@ fn whole_policy(json: &str) -> Result<Policy> {
     let invalid = |field: &str, message: String| {
         Error::new(Reason::PolicyInvalid, format!("policy_json: {field}: {message}")).with("field", field.to_owned())
     };
-    let policy = presets::read(json).map_err(|error| invalid("", error.to_string()))?;
+    let policy = presets::read_policy(json).map_err(|error| invalid("", error.to_string()))?;
     match crate::policy::validate::validate(&policy).into_iter().next() {
         Some(violation) => Err(invalid(&violation.field, violation.message)),
         None => Ok(policy),

@@ -141,7 +141,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
             previous: input.previous.as_deref(),
             draft: written,
             instructions: &input.instructions,
-            words: prompt::words(input.budget_tokens),
+            words: prompt::words_for_budget(input.budget_tokens),
         };
         prompt::prompt(&input.rules, &request)
     };

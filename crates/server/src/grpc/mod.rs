@@ -9,7 +9,7 @@ mod archives;
 mod backup;
 mod caller;
 mod compactions;
-mod contexts;
+mod views;
 mod convert;
 mod erase;
 mod guard;
@@ -51,7 +51,7 @@ const HEALTH_NAMES: [&str; 15] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
-    pb::context_service_server::SERVICE_NAME,
+    pb::view_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
     pb::summary_task_service_server::SERVICE_NAME,
     pb::run_service_server::SERVICE_NAME,
@@ -114,7 +114,7 @@ pub fn services(app: Longhand) -> Services {
     Services::default()
         .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))
         .with(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(door.clone())))
-        .with(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(door.clone())))
+        .with(limited!(pb::view_service_server::ViewServiceServer<_>, views::Views::new(door.clone())))
         .with(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
             compactions::Compactions::new(door.clone())

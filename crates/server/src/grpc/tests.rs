@@ -7,15 +7,15 @@ use crate::pb;
 use crate::pb::ACTOR_HEADER;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
-use crate::pb::context_service_client::ContextServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
+use crate::pb::view_service_client::ViewServiceClient;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{Extractive, Levels};
 use futures::StreamExt as _;
-use pb::get_context_response::Frame as ContextFrame;
+use pb::get_view_response::Frame as ViewFrame;
 use pb::rewind_session_request::Target;
 use pb::subscribe_events_response::Frame;
 use std::num::NonZeroUsize;
@@ -102,9 +102,9 @@ impl GrpcServer {
         self.messages().append_messages(request).await.expect("an append").into_inner()
     }
 
-    async fn view(&self, session: &str) -> Vec<ContextFrame> {
-        let request = pb::GetContextRequest { session_id: session.into(), ..Default::default() };
-        let stream = ContextServiceClient::new(self.routes.clone()).get_context(request).await.expect("a view");
+    async fn view(&self, session: &str) -> Vec<ViewFrame> {
+        let request = pb::GetViewRequest { session_id: session.into(), ..Default::default() };
+        let stream = ViewServiceClient::new(self.routes.clone()).get_view(request).await.expect("a view");
         let frames: Vec<_> = stream.into_inner().collect().await;
         frames.into_iter().map(|frame| frame.expect("a frame").frame.expect("a known frame")).collect()
     }
@@ -237,8 +237,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
     let rewound = messages.rewind_session(request).await.expect("a rewind").into_inner();
     assert_eq!(rewound.durability(), pb::Durability::ProcessCrash);
     let frames = served.view("s").await;
-    let [ContextFrame::Header(header), ContextFrame::Messages(shown), ContextFrame::End(end)] = frames.as_slice()
-    else {
+    let [ViewFrame::Header(header), ViewFrame::Messages(shown), ViewFrame::End(end)] = frames.as_slice() else {
         panic!("{frames:?}");
     };
     assert_eq!((header.message_count, header.view_hash.len(), header.fits), (1, 32, true));
@@ -251,7 +250,7 @@ async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
     let served = GrpcServer::start().await;
     served.create("s").await;
     served.append("s", vec![new_message(pb::Role::User, "u1", "one")]).await;
-    let ContextFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
+    let ViewFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
     let reply = |token: String| {
         let finish = Some(pb::Finish { view_token: Some(token), ..Default::default() });
         let messages = vec![pb::NewMessage { finish, ..new_message(pb::Role::Assistant, "a1", "two") }];
@@ -400,7 +399,7 @@ async fn a_summary_is_supplied_and_taken_back() {
     let summary = compaction.outcome.clone().expect("an outcome").summary_message_id;
 
     let frames = served.view("s").await;
-    let Some(ContextFrame::End(end)) = frames.last() else { panic!("{frames:?}") };
+    let Some(ViewFrame::End(end)) = frames.last() else { panic!("{frames:?}") };
     let covered = end.covered.clone().expect("covered history");
     assert_eq!((covered.compaction_id, Some(covered.summary_message_id)), (compaction.compaction_id.clone(), summary));
 

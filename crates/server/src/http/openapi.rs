@@ -190,8 +190,8 @@ fn streams(schemas: &mut Schemas) -> [(String, Value); 3] {
     let everything = follow("FollowEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor"], schemas);
     let own =
         follow("FollowSessionEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor", "session_ids"], schemas);
-    let view_parameters = ["session_id", "as_of_revision", "known_view_hash", "known_revision"];
-    let view = follow("FollowView", VIEWS, "GetContextRequest", &view_parameters, schemas);
+    let held = ["session_id", "as_of_revision", "known_view_hash", "known_revision"];
+    let view = follow("FollowView", VIEWS, "GetViewRequest", &held, schemas);
     let event = schemas.reference("Event");
     let mut paths = [
         ("/v1/events".to_owned(), everything),

@@ -49,7 +49,7 @@ fn a_request_is_its_path_its_query_and_its_body() {
             "/v1/sessions/a/view?window.model=gpt%205&window.maxContextTokens=9007199254740993&wait_timeout=1.5s\
              &knownViewHash=AP8%3D&overflowAction=OVERFLOW_ACTION_WAIT",
             "",
-            "GetContext",
+            "GetView",
             json!({
                 "sessionId": "a",
                 "window": {"model": "gpt 5", "maxContextTokens": "9007199254740993"},

@@ -78,7 +78,7 @@ pub(crate) struct ReachedMessage {
 impl ReachedMessage {
     /// The message, as an event names it.
     pub(crate) fn named(&self) -> ErasedMessage {
-        let parts = self.parts.iter().flatten().map(|number| PartId::of(self.id, *number)).collect();
+        let parts = self.parts.iter().flatten().map(|number| PartId::in_message(self.id, *number)).collect();
         ErasedMessage { message: self.id, parts }
     }
 }

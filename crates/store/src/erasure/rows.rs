@@ -510,7 +510,7 @@ fn keep_receipts(
         };
         kept.push(hash);
         if losing.client_id.is_some() && reached.kind != MessageKind::Edit && !is_of_session {
-            kept.push(receipts.of_part_of(PartId::of(reached.id, part.number), &digest()?));
+            kept.push(receipts.of_part_of(PartId::in_message(reached.id, part.number), &digest()?));
         }
     }
     Ok(())

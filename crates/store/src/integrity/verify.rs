@@ -518,7 +518,7 @@ impl SessionCheck {
     fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
         for row in reader.all(engine::query(PRUNED).bind(self.key).bind(revision))? {
             let message = MessageId(codec::uuid(row.get(0)?)?);
-            let part = PartId::of(message, row.get(1)?);
+            let part = PartId::in_message(message, row.get(1)?);
             chain::pruned(digest, part.0.as_bytes(), row.get(2)?, row.get(3)?);
             self.accounted.pruned += 1;
         }

@@ -336,7 +336,7 @@ fn as_read_back(
             result.answers = call_message.map_or(Answers::Nothing, Answers::In);
         }
         let (client_id, metadata_json) = (original.client_id.clone(), original.metadata_json.clone());
-        Part { id: PartId::of(message, number), client_id, revision, body, metadata_json }
+        Part { id: PartId::in_message(message, number), client_id, revision, body, metadata_json }
     };
     Message {
         id: input.id,
@@ -507,7 +507,7 @@ impl AppendParts {
                     }
                     refuse_draft_client_id(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    let id = PartId::of(self.message, next_number);
+                    let id = PartId::in_message(self.message, next_number);
                     next_number = next_number.saturating_add(1);
                     (id, input, original.body)
                 }

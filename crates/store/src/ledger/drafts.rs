@@ -18,7 +18,7 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
-use crate::secrets::{DraftText, Hit, PLACEHOLDER, Replaced, Settled, Syntax};
+use crate::secrets::{DraftText, Hit, PLACEHOLDER, ReplacedSecret, SettledText, Syntax};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -141,11 +141,11 @@ struct ExistingDraft {
 #[derive(Default)]
 pub(crate) struct DraftMessage {
     message: Option<Message>,
-    replaced: HashMap<PartId, Vec<Replaced>>,
+    replaced: HashMap<PartId, Vec<ReplacedSecret>>,
 }
 
 /// What placeholders in the text of a part that a draft has become stand for.
-fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<Replaced>> {
+fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<ReplacedSecret>> {
     if !shown.contains(PLACEHOLDER) {
         return Ok(Vec::new());
     }
@@ -211,7 +211,8 @@ impl AppendDraft {
         };
         let query = query.bind(*offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
-        let (id, part, shown): (i64, PartId, i64) = (row.get(0)?, PartId::of(self.message, row.get(1)?), row.get(2)?);
+        let (id, part, shown): (i64, PartId, i64) =
+            (row.get(0)?, PartId::in_message(self.message, row.get(1)?), row.get(2)?);
         let kind = codec::decode_draft_kind(&row, 4)?;
         let refused: Option<String> = row.get(9)?;
         let Some(hidden) = row.get::<Option<&[u8]>>(8)? else {
@@ -280,7 +281,8 @@ impl AppendDraft {
         };
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = message.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
-        let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
+        let there =
+            closed.and_then(|closed| DraftKind::from_body(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
         let there = match there {
             Some((id, kind, shown)) => {
                 let replaced = match stored.replaced.entry(id) {
@@ -340,8 +342,8 @@ impl AppendDraft {
             engine::query(REFUSE).bind(found.row).bind(rule).run(tx.conn)?;
             tx.count(self.session.0, -was)?;
         }
-        let (Settled { text, hits }, hidden) = settled?;
-        self.take_quota(tx, length - was)?;
+        let (SettledText { text, hits }, hidden) = settled?;
+        self.take(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
     }
@@ -356,11 +358,11 @@ impl AppendDraft {
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let call_message = self.call_message(tx)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
-        let (Settled { text, hits }, hidden) = match tx.secrets.rules() {
-            None => (Settled { text: self.words.delta.clone(), hits: Vec::new() }, None),
+        let (SettledText { text, hits }, hidden) = match tx.secrets.rules() {
+            None => (SettledText { text: self.words.delta.clone(), hits: Vec::new() }, None),
             Some(_) => {
                 let new = DraftText::new(syntax(&self.words.kind));
-                self.settle(tx, new, (row, PartId::of(self.message, number), 0), (&self.words.delta, length))?
+                self.settle(tx, new, (row, PartId::in_message(self.message, number), 0), (&self.words.delta, length))?
             }
         };
         self.take_quota(tx, length)?;
@@ -382,7 +384,13 @@ impl AppendDraft {
             .bind(hidden)
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
-        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0), shown: text, hits })
+        Ok(DraftReceipt {
+            part: PartId::in_message(self.message, number),
+            length,
+            added_at: Some(0),
+            shown: text,
+            hits,
+        })
     }
 
     /// Applies the rules to the text of a draft of the message in a row, with a piece more behind what readers see, and the
@@ -393,7 +401,7 @@ impl AppendDraft {
         mut text: DraftText,
         (row, part, shown): (i64, PartId, i64),
         (piece, received): (&str, i64),
-    ) -> Result<(Settled, Option<Vec<u8>>)> {
+    ) -> Result<(SettledText, Option<Vec<u8>>)> {
         let (secrets, waited) = (tx.secrets, text.waiting.len());
         let shown_bytes = usize::try_from(shown).unwrap_or(usize::MAX);
         let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {

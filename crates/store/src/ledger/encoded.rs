@@ -94,9 +94,9 @@ impl EncodedMessage {
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let id = self.input.id;
         let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);
-        let hashes = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
-        let hashes = hashes.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
-        let hashes: Vec<_> = hashes.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
-        erased_content::add(tx.conn, &hashes)
+        let kept = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
+        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::in_message(id, number), digest));
+        let kept: Vec<_> = kept.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
+        erased_content::add(tx.conn, &kept)
     }
 }

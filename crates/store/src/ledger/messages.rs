@@ -14,7 +14,7 @@ use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::{PrunedPart, SourceMessage};
 use std::collections::HashMap;
 
 /// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
@@ -318,7 +318,7 @@ pub(super) fn part(
     blobs: Blobs,
 ) -> Result<Part> {
     let NumberedPart { number, revision, mut stored } = numbered;
-    let id = PartId::of(message, number);
+    let id = PartId::in_message(message, number);
     let (mut body, metadata_json) = content(reader, session, &mut stored, blobs).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
         let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
@@ -490,7 +490,7 @@ pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revi
 pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<Draft>> {
     let rows = reader.all(engine::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
     let draft = |row: Row| {
-        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        let (id, kind) = (PartId::in_message(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
         Ok(Draft { id, client_id: row.get(1)?, kind, text: row.get(2)? })
     };
     rows.into_iter().map(draft).collect()
@@ -762,7 +762,7 @@ fn with_prunes(
             actual: i64::try_from(bytes).unwrap_or(i64::MAX),
         });
     }
-    let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
+    let mut pruned: HashMap<PartId, (Revision, PrunedPart)> = HashMap::new();
     if !found.is_empty() {
         let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
         let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
@@ -778,13 +778,13 @@ fn with_prunes(
                 }
             }
             let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
-            let part = PartId::of(message, row.get(1)?);
+            let part = PartId::in_message(message, row.get(1)?);
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
                 let compaction = CompactionId(codec::uuid(row.get(4)?)?);
                 let truncation: Option<&[u8]> = row.get(5)?;
                 let truncation = truncation.map(codec::decode_truncation).transpose()?;
-                pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
+                pruned.insert(part, (revision, PrunedPart { part, compaction, truncation }));
             }
         }
     }

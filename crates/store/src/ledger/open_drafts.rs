@@ -130,7 +130,7 @@ pub(crate) fn open_drafts(
     let rows = engine::query(SELECT).bind(row).all(conn)?;
     let draft = |row: Row| {
         let text: String = row.get(1)?;
-        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        let (id, kind) = (PartId::in_message(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
         let hidden = match row.get::<Option<&[u8]>>(7)? {
             Some(hidden) => secrets.reveal(id, hidden).map_err(|error| error.in_row(id))?,
             None => None,

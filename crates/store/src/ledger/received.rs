@@ -12,7 +12,7 @@ use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, Message, NewMessage};
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus};
-use crate::secrets::{DraftText, Replaced, Salt};
+use crate::secrets::{DraftText, ReplacedSecret, Salt};
 use std::collections::HashMap;
 
 const MESSAGE: &str = "select id, head, parts, revision, session_id from message where public_id = ?1";
@@ -53,7 +53,7 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
     let session = row.get(4)?;
     let mut parts = HashMap::with_capacity(numbered.len());
     for NumberedPart { number, mut stored, .. } in numbered {
-        let part = PartId::of(id, number);
+        let part = PartId::in_message(id, number);
         let plain = messages::plain_body(&mut reader, session, &mut stored).map_err(|error| error.in_row(part))?;
         parts.insert(part, codec::decode_received(&plain).map_err(|error| error.in_row(part))?);
     }
@@ -210,11 +210,12 @@ pub(crate) fn repeats_metadata(
 /// The same for a part that came as a draft, and is sent again as a whole under no rule that changes it.
 fn same_text(
     salt: &Salt,
-    (replaced, metadata): (&[Replaced], Option<[u8; 32]>),
+    (replaced, metadata): (&[ReplacedSecret], Option<[u8; 32]>),
     stored: &Part,
     sent: &NewPart,
 ) -> bool {
-    let (Some((kind, shown)), Some((_, text))) = (DraftKind::of(&stored.body), DraftKind::of(&sent.body)) else {
+    let (Some((kind, shown)), Some((_, text))) = (DraftKind::from_body(&stored.body), DraftKind::from_body(&sent.body))
+    else {
         return false;
     };
     let status = match &*stored.body {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Revision;
 use crate::model::accounts::{Account, Accounts};
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::{OmitReason, Omitted};
+use crate::model::layout::{OmitReason, OmittedHistory};
 use crate::model::mark::MarkBody;
 use crate::model::message::{Message, MessageKind, MessageState, MessageStatus};
 use std::collections::HashMap;
@@ -31,22 +31,22 @@ pub(crate) fn read(
     messages: &[Message],
 ) -> Result<Vec<MessageStatus>> {
     let layout = layouts::at(reader, ancestry, at)?;
-    let accounts = Accounts::of(&layout);
+    let accounts = Accounts::from_layout(&layout);
     let versions = newest_versions(reader, ancestry, at, messages)?;
     let mut rows = Rows { reader, ancestry, causes: HashMap::new(), ids: HashMap::new() };
     let mut statuses = Vec::with_capacity(messages.len());
     for message in messages {
         let status = match accounts.account(message.revision, message.kind) {
-            Account::Shown => MessageStatus::of(MessageState::Active),
+            Account::Shown => MessageStatus::from_state(MessageState::Active),
             Account::Covered(covered) => MessageStatus {
                 by_revision: Some(covered.mark),
                 by_message: Some(rows.id(covered.summary)?),
                 by_compaction: Some(covered.compaction),
-                ..MessageStatus::of(MessageState::Covered)
+                ..MessageStatus::from_state(MessageState::Covered)
             },
             Account::Omitted(omitted) => rows.omitted(omitted)?,
             Account::Nowhere if message.kind == MessageKind::Record => record(message, &versions),
-            Account::Nowhere => MessageStatus::of(MessageState::Inactive),
+            Account::Nowhere => MessageStatus::from_state(MessageState::Inactive),
         };
         statuses.push(MessageStatus { is_pinned: accounts.is_pinned(message.revision), ..status });
     }
@@ -60,9 +60,9 @@ fn record(message: &Message, versions: &HashMap<String, (Revision, MessageId)>) 
         Some((revision, id)) => MessageStatus {
             by_revision: Some(*revision),
             by_message: Some(*id),
-            ..MessageStatus::of(MessageState::Superseded)
+            ..MessageStatus::from_state(MessageState::Superseded)
         },
-        None => MessageStatus::of(MessageState::Record),
+        None => MessageStatus::from_state(MessageState::Record),
     }
 }
 
@@ -114,8 +114,8 @@ struct Rows<'a, 'r> {
 
 impl Rows<'_, '_> {
     /// The status of a message that a mark leaves out.
-    fn omitted(&mut self, omitted: &Omitted) -> Result<MessageStatus> {
-        let by = |state| MessageStatus { by_revision: Some(omitted.mark), ..MessageStatus::of(state) };
+    fn omitted(&mut self, omitted: &OmittedHistory) -> Result<MessageStatus> {
+        let by = |state| MessageStatus { by_revision: Some(omitted.mark), ..MessageStatus::from_state(state) };
         if omitted.reason == OmitReason::Rewound {
             return Ok(by(MessageState::Rewound));
         }

@@ -409,7 +409,7 @@ impl<'a> Tx<'a> {
         for (position, part) in (0..).zip(parts) {
             let number = position + 1;
             self.use_blobs(&tenant, Holder::Message(row), &part);
-            let part = self.part(&tenant, &mut digest, PartId::of(id, number), position.into(), part);
+            let part = self.part(&tenant, &mut digest, PartId::in_message(id, number), position.into(), part);
             if seal.is_some() {
                 stored.push(part);
             } else {
@@ -491,7 +491,8 @@ impl<'a> Tx<'a> {
         id: MessageId,
         parts: Vec<PartInput>,
     ) -> Vec<StoredPart> {
-        let part = |(number, part)| self.part(tenant, digest, PartId::of(id, number), i64::from(number) - 1, part);
+        let part =
+            |(number, part)| self.part(tenant, digest, PartId::in_message(id, number), i64::from(number) - 1, part);
         (1..).zip(parts).map(part).collect()
     }
 

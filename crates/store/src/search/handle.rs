@@ -9,7 +9,7 @@ use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::Seq;
 use crate::shared::Shared;
-use longhand_search::{Census, Found, IndexReader as _, OwnRange, PostingsReader, Wanted};
+use longhand_search::{Census, FoundEntries, IndexReader as _, IndexSearch, OwnRange, PostingsReader};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ impl Search {
     /// # Errors
     ///
     /// `Error::SearchOff` if the index is not open.
-    pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
+    pub async fn find(&self, wanted: &IndexSearch) -> Result<FoundEntries> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
         readers.interruptible(move |reader| PostingsReader::new(reader).find(&wanted, limits::SEARCH_LIST_PAGES)).await
@@ -35,7 +35,7 @@ impl Search {
     /// # Errors
     ///
     /// As `find`.
-    pub async fn census(&self, wanted: &Wanted) -> Result<Census> {
+    pub async fn census(&self, wanted: &IndexSearch) -> Result<Census> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
         readers

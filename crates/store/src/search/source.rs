@@ -12,7 +12,7 @@ use crate::model::message::{Message, MessageKind};
 use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use longhand_search::{EntryKind, Erased, Forgotten, Part};
+use longhand_search::{EntryKind, ErasedRows, ForgottenRows, Part};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Page {
     /// The parts that came in it, in their order.
     pub parts: Vec<Part>,
     /// What was erased in it.
-    pub(super) erased: Vec<Erased>,
+    pub(super) erased: Vec<ErasedRows>,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -77,8 +77,11 @@ pub(super) fn next_page(reader: &mut Reader<'_>, sessions: &mut Sessions, after:
             Some(Change::ErasedMessages(ranges)) => {
                 let (tenant, _) = session(reader, sessions, owner)?;
                 let owner = SessionKey(owner);
-                let whole =
-                    |range: &_| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(*range) };
+                let whole = |range: &_| ErasedRows {
+                    tenant: Arc::clone(&tenant),
+                    owner,
+                    what: ForgottenRows::Messages(*range),
+                };
                 page.erased.extend(ranges.iter().map(whole));
             }
             Some(Change::ErasedParts(messages)) => {
@@ -180,17 +183,17 @@ fn erased(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
     message: &ErasedMessage,
-    found: &mut Vec<Erased>,
+    found: &mut Vec<ErasedRows>,
 ) -> Result<()> {
     let id = message.message.0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
     let (owner, revision) = (row.get(0)?, row.get(1)?);
     let (tenant, _) = session(reader, sessions, owner)?;
-    let of_message = |what| Erased { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
+    let of_message = |what| ErasedRows { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
     if message.parts.is_empty() {
-        found.push(of_message(Forgotten::Messages(RevisionRange { first: revision, last: revision })));
+        found.push(of_message(ForgottenRows::Messages(RevisionRange { first: revision, last: revision })));
     }
-    found.extend(message.parts.iter().map(|part| of_message(Forgotten::Part(revision, part.number()))));
+    found.extend(message.parts.iter().map(|part| of_message(ForgottenRows::Part(revision, part.number()))));
     Ok(())
 }
 
@@ -259,7 +262,7 @@ fn parts(
     found: &mut Vec<Part>,
 ) -> Result<()> {
     for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
-        let Some(kind) = EntryKind::of(&part.body) else { continue };
+        let Some(kind) = EntryKind::from_body(&part.body) else { continue };
         let (tenant, above) = session(reader, sessions, closing.owner)?;
         let tool = match &*part.body {
             PartBody::ToolCall(call) => Some(call.tool.clone()),

@@ -11,7 +11,8 @@ use longhand::grpc::GuardedServices;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{
-    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
+    ToolResult,
 };
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler};
@@ -250,7 +251,7 @@ fn oddities() -> Vec<NewMessage> {
     let bodies = vec![
         PartBody::Media(media(90_000)),
         PartBody::Marker(Marker { name: "here".to_owned(), text: "a marker".to_owned() }),
-        PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) }),
+        PartBody::Step(ReplyStep { finish_reason: "stop".to_owned(), usage: Some(usage) }),
         PartBody::Opaque(opaque),
         text(&"long words ".repeat(9_000)),
     ];

@@ -25,7 +25,7 @@ use crate::limits;
 use crate::model::limits::name_within;
 use crate::model::usage::Usage;
 use crate::policy::models::Models;
-use crate::policy::prompt::{Expected, Prompt};
+use crate::policy::prompt::{AnswerRequirements, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::{Gate, GateState};
@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// The summary in a whole reply; refused if the text cannot be a summary.
-pub(super) fn readable(text: &str, expected: &Expected<'_>) -> Result<String, Fault> {
+pub(super) fn readable(text: &str, expected: &AnswerRequirements<'_>) -> Result<String, Fault> {
     Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(expected)
 }
 
@@ -153,7 +153,7 @@ impl Provider {
     pub(super) async fn ask(
         &self,
         prompt: &Prompt,
-        expected: &Expected<'_>,
+        expected: &AnswerRequirements<'_>,
         observer: &dyn Observer,
         streams: bool,
     ) -> Result<Completion, Fault> {
@@ -182,7 +182,7 @@ impl Provider {
     async fn ask_once(
         &self,
         prompt: &Prompt,
-        expected: &Expected<'_>,
+        expected: &AnswerRequirements<'_>,
         observer: &dyn Observer,
         streams: bool,
     ) -> Result<Completion, Fault> {
@@ -408,7 +408,11 @@ impl ReplyReader {
     }
 
     /// The summary in a response, checked against the expected form, or the provider's fault.
-    pub async fn read(&self, response: http::Response<Vec<u8>>, expected: &Expected<'_>) -> Result<String, Fault> {
+    pub async fn read(
+        &self,
+        response: http::Response<Vec<u8>>,
+        expected: &AnswerRequirements<'_>,
+    ) -> Result<String, Fault> {
         let mut reply = Reply::default();
         self.0.read_response(Response::from(response), &mut reply, None).await?;
         reply.summary(expected)

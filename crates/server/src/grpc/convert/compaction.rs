@@ -18,7 +18,7 @@ use crate::pb;
 
 /// A compaction from request to end.
 pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
-    let spending = Spending::of(&compaction.requests);
+    let spending = Spending::sum(&compaction.requests);
     pb::Compaction {
         compaction_id: compaction.id.to_string(),
         session_id: compaction.session_id.to_string(),

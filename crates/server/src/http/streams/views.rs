@@ -12,21 +12,21 @@ use crate::pb;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::{FutureExt as _, stream};
-use pb::get_context_response::Frame as ViewFrame;
+use pb::get_view_response::Frame as ViewFrame;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
 use prost_reflect::prost::Message as _;
 use tonic::Status;
 
-const GET_CONTEXT: &str = "/longhand.v1.ContextService/GetContext";
+const GET_VIEW: &str = "/longhand.v1.ViewService/GetView";
 
 /// A stream of a view's changes.
 struct ViewFeed<S> {
     grpc: S,
     origin: Origin,
     /// The request, with what the client holds.
-    request: pb::GetContextRequest,
-    subscription: EventSubscription,
+    request: pb::GetViewRequest,
+    subscription: Subscription,
     /// The cursor of the newest event that was read.
     cursor: String,
     state: FeedState,
@@ -48,15 +48,15 @@ enum FeedState {
 ///
 /// # Errors
 ///
-/// Those of `GetContext` and `SubscribeEvents`, and `INVALID_FIELD` for parameters of past views and of held ones.
+/// Those of `GetView` and `SubscribeEvents`, and `INVALID_FIELD` for parameters of past views and of held ones.
 pub(super) async fn follow<S: GrpcRoutes>(
     grpc: S,
     origin: Origin,
     session: String,
     query: Query,
 ) -> Result<Response, Failure> {
-    let mut request: pb::GetContextRequest = query.request()?;
-    let unusable_fields = [
+    let mut request: pb::GetViewRequest = query.request()?;
+    let given = [
         ("session_id", !request.session_id.is_empty()),
         ("as_of_revision", request.as_of_revision.is_some()),
         ("known_view_hash", request.known_view_hash.is_some()),
@@ -146,7 +146,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
 
     /// Reads the beginning of the view, and writes it if it is not the client's.
     async fn begin(&mut self) -> Result<Option<Bytes>, Failure> {
-        let call = self.origin.call(GET_CONTEXT, &self.request);
+        let call = self.origin.call(GET_VIEW, &self.request);
         let mut frames = call.streaming(self.grpc.clone()).await?;
         let Some(ViewFrame::Header(header)) = next(&mut frames).await? else {
             return Err(Status::internal("a view does not begin with its header").into());
@@ -165,7 +165,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
     /// Writes the next piece of a view.
     async fn write(&mut self, mut frames: Box<MessageStream>, is_first: bool) -> Result<Bytes, Failure> {
         match next(&mut frames).await? {
-            Some(ViewFrame::Messages(pb::ContextMessages { messages, formatted_messages })) => {
+            Some(ViewFrame::Messages(pb::ViewMessages { messages, formatted_messages })) => {
                 let own = messages.iter().map(json::text_of);
                 let formatted = formatted_messages.iter().map(json::text_of);
                 let texts = own.chain(formatted).collect::<app::Result<Vec<_>>>()?;
@@ -184,7 +184,7 @@ impl<S: GrpcRoutes> ViewFeed<S> {
 
 async fn next(frames: &mut MessageStream) -> Result<Option<ViewFrame>, Status> {
     while let Some(message) = frames.next().await? {
-        let response = pb::GetContextResponse::decode(message);
+        let response = pb::GetViewResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;
         if let Some(frame) = response.frame {
             return Ok(Some(frame));

@@ -5,7 +5,7 @@ use super::parts::{EncodedPart, encode_part_with, text_bytes};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::part::PartBody;
-use crate::secrets::{DIGEST_BYTES, Replaced};
+use crate::secrets::{DIGEST_BYTES, ReplacedSecret};
 use prost::Message as _;
 
 /// What is known of a part as it was received.
@@ -18,7 +18,7 @@ pub(crate) enum ReceivedPart {
     Whole([u8; 32]),
     /// A draft, with what placeholders in its text stand for, and the salted digest of its metadata, if they were received
     /// otherwise.
-    InPieces { replaced: Vec<Replaced>, metadata: Option<[u8; 32]> },
+    InPieces { replaced: Vec<ReplacedSecret>, metadata: Option<[u8; 32]> },
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -33,15 +33,15 @@ pub(crate) struct DiskReplaced {
     digest: Vec<u8>,
 }
 
-impl From<&Replaced> for DiskReplaced {
-    fn from(replaced: &Replaced) -> Self {
-        let Replaced { at, length, received, digest } = replaced;
+impl From<&ReplacedSecret> for DiskReplaced {
+    fn from(replaced: &ReplacedSecret) -> Self {
+        let ReplacedSecret { at, length, received, digest } = replaced;
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self { at: number(*at), length: number(*length), received: number(*received), digest: digest.to_vec() }
     }
 }
 
-impl TryFrom<&DiskReplaced> for Replaced {
+impl TryFrom<&DiskReplaced> for ReplacedSecret {
     type Error = Error;
 
     fn try_from(disk: &DiskReplaced) -> Result<Self> {
@@ -110,7 +110,7 @@ pub(crate) fn decode_received(plain: &[u8]) -> Result<ReceivedPart> {
 }
 
 /// Refuses placeholders that are not one behind the other in a text of this length. An archive may have any.
-fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
+fn check_replaced(all: &[ReplacedSecret], text_bytes: usize) -> Result<()> {
     let mut end = 0;
     for replaced in all {
         let fits = replaced.at >= end && replaced.length > 0 && replaced.received <= limits::DRAFT_BYTES_MAX;
@@ -125,12 +125,12 @@ mod tests {
     use super::super::{decode_received, decompress, encode_received_part};
     use super::ReceivedPart;
     use crate::model::part::PartBody;
-    use crate::secrets::{DIGEST_BYTES, Replaced};
+    use crate::secrets::{DIGEST_BYTES, ReplacedSecret};
 
     #[test]
     fn placeholders_are_in_order_within_their_text() {
-        let at = |at, length| Replaced { at, length, received: 9, digest: [7; DIGEST_BYTES] };
-        let huge = Replaced { received: usize::MAX / 2, ..at(0, 4) };
+        let at = |at, length| ReplacedSecret { at, length, received: 9, digest: [7; DIGEST_BYTES] };
+        let huge = ReplacedSecret { received: usize::MAX / 2, ..at(0, 4) };
         for (replaced, is_valid) in [
             (vec![at(0, 4), at(4, 6)], true),
             (vec![at(2, 3)], true),

@@ -7,14 +7,14 @@ use super::nouns::Views;
 use super::{validate, view_token, window_of_call};
 use crate::fold::form::Form;
 use crate::fold::guards::Guards;
-use crate::fold::{Shortened, over_window};
+use crate::fold::{ShortenedView, over_window};
 use crate::interop::provider::Format;
 use crate::limits;
 use crate::loaded::LoadedSession;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Omitted};
+use crate::model::layout::{CoveredHistory, OmittedHistory};
 use crate::model::message::GivenView;
 use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, OverWindowReason};
@@ -40,7 +40,7 @@ pub enum OverflowAction {
 
 /// Parameters of a request for a view.
 #[derive(Debug, Clone, Default)]
-pub struct ContextRequest {
+pub struct ViewRequest {
     /// The view at this revision; none for the current one.
     pub as_of: Option<Revision>,
     /// The window for the figures of this call, and the window that the view is shortened to; none for the session's.
@@ -61,7 +61,7 @@ pub struct ContextRequest {
 
 /// A view, or the part of it that the caller does not have.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct ServedView {
     /// The revision of the view.
     pub revision: Revision,
     /// The hash of the whole view.
@@ -91,13 +91,13 @@ pub struct Context {
     /// The current compaction.
     pub pending: Option<CompactionId>,
     /// History covered by the active summary.
-    pub covered: Option<Covered>,
+    pub covered: Option<CoveredHistory>,
     /// The provider's own compaction that the view begins with.
     pub provider_compaction: Option<ProviderCompaction>,
     /// Author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
     /// Messages that marks leave out.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedHistory>,
     /// The compaction that leaves each of these out; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
     /// Messages with nothing left to show: their parts are empty, or were shortened to nothing.
@@ -144,7 +144,7 @@ fn in_form(session: Arc<LoadedSession>, format: Option<Format>) -> (Arc<LoadedSe
 
 impl Views<'_> {
     /// The view that a caller requests.
-    pub async fn get(self, session: &str, mut request: ContextRequest) -> Result<Context> {
+    pub async fn get(self, session: &str, mut request: ViewRequest) -> Result<ServedView> {
         if let Some(window) = &mut request.window {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
@@ -179,9 +179,9 @@ impl Views<'_> {
         // If shortening removed nothing, the view is the session's own.
         // Nor is one in another form, and its usage is no measure of the session's own.
         let is_other = is_other_form || (shortens && whole_hash != hash);
-        let given_view = GivenView { revision: source.at, hash, window, shortened: is_other };
-        let token = view_token::write(self.caller.store().view_key(), source.id, &given_view);
-        let mut context = Context {
+        let given = GivenView { revision: source.at, hash, window, shortened: is_other };
+        let token = view_token::write(self.caller.store().view_key(), source.id, &given);
+        let mut served = ServedView {
             revision: source.at,
             hash,
             token,
@@ -206,31 +206,31 @@ impl Views<'_> {
             formatted: None,
         };
         match shortened {
-            Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
-                (context.context_tokens, context.estimated_tokens) = (context_tokens, view.estimated_tokens);
-                context.fits = fits;
-                context.over_window.take_if(|_| fits);
-                context.shortened_away = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
-                context.messages = view.messages;
-                context.messages.drain(..known_count);
+            Some(ShortenedView { view, context_tokens, fits, omitted, .. }) => {
+                (served.context_tokens, served.estimated_tokens) = (context_tokens, view.estimated_tokens);
+                served.fits = fits;
+                served.over_window.take_if(|_| fits);
+                served.shortened_away = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
+                served.messages = view.messages;
+                served.messages.drain(..known_count);
             }
-            None => context.messages = messages_behind(session, known_count),
+            None => served.messages = messages_behind(session, known_count),
         }
-        let mut bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
+        let mut bytes = served.messages.iter().map(super::events::view_message_bytes).sum();
         if let Some(format) = request.format {
-            let mut formatted = formatted::write(format, request.degrade, &context.messages)?;
-            context.messages = Vec::new();
-            context.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
-            context.hash = formatted.hash();
-            formatted.messages.drain(..context.known_count);
+            let mut formatted = formatted::write(format, request.degrade, &served.messages)?;
+            served.messages = Vec::new();
+            served.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
+            served.hash = formatted.hash();
+            formatted.messages.drain(..served.known_count);
             bytes = formatted.bytes();
-            context.formatted = Some(formatted);
+            served.formatted = Some(formatted);
         }
-        context.held = Some(self.count_until_taken(held, bytes));
-        Ok(context)
+        served.held = Some(self.count_until_taken(held, bytes));
+        Ok(served)
     }
 
-    async fn build(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn build(self, key: SessionKey, request: &ViewRequest) -> Result<BuiltView> {
         let is_newest = request.as_of.is_none();
         if is_newest && let Some((session, pending)) = self.caller.shared.loaded.session(key).await? {
             return self.newest(session, pending, request).await;
@@ -256,12 +256,7 @@ impl Views<'_> {
     }
 
     /// The view of a session that is in memory.
-    async fn newest(
-        self,
-        session: Arc<LoadedSession>,
-        pending: PendingWork,
-        request: &ContextRequest,
-    ) -> Result<BuiltView> {
+    async fn newest(self, session: Arc<LoadedSession>, pending: Pending, request: &ViewRequest) -> Result<BuiltView> {
         let session = self.with_kept_passages(session).await?;
         let over_window = self.over_window(&session, pending).await?;
         let (session, is_other_form) = in_form(session, request.format);
@@ -291,7 +286,7 @@ impl Views<'_> {
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
     /// right after a write waits for the decision first.
-    async fn wait_until_it_fits(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn wait_until_it_fits(self, key: SessionKey, request: &ViewRequest) -> Result<BuiltView> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
@@ -320,7 +315,7 @@ impl Views<'_> {
     async fn known_count(
         self,
         key: SessionKey,
-        request: &ContextRequest,
+        request: &ViewRequest,
         chain: &[[u8; 32]],
         held: Option<&Reservation>,
     ) -> Result<usize> {
@@ -341,8 +336,8 @@ impl Views<'_> {
     async fn known_formatted(
         self,
         key: SessionKey,
-        request: &ContextRequest,
-        now: &FormattedView,
+        request: &ViewRequest,
+        now: &Formatted,
         held: Option<&Reservation>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };
@@ -361,7 +356,7 @@ impl Views<'_> {
     async fn known_session(
         self,
         key: SessionKey,
-        request: &ContextRequest,
+        request: &ViewRequest,
         held: Option<&Reservation>,
     ) -> Result<Option<LoadedSession>> {
         let Some(revision) = request.known_revision else { return Ok(None) };
