@@ -28,7 +28,7 @@ pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMe
     }
     // Lists that a model copied from the previous summary would be there twice.
     let mut text = if input.rules.file_lists.is_some() { files::strip_tags(&output.text) } else { output.text };
-    let evidence = Evidence { behind: behind.iter().collect(), ..Evidence::of(input) };
+    let evidence = Evidence { behind: behind.iter().collect(), ..Evidence::from_input(input) };
     let contradictions = claims::contradictions(&evidence, &text);
     if output.summarizer != NAME {
         let record = record_of(&evidence, input);
@@ -47,7 +47,7 @@ pub fn beside_supplied(
     input: &SummaryInput,
     behind: &[SourceMessage],
 ) -> (SummaryOutput, Option<String>) {
-    let evidence = Evidence { behind: behind.iter().collect(), knows_more: true, ..Evidence::of(input) };
+    let evidence = Evidence { behind: behind.iter().collect(), knows_more: true, ..Evidence::from_input(input) };
     let contradictions = claims::contradictions(&evidence, &output.text);
     let record = record_of(&evidence, input);
     (SummaryOutput { contradictions, ..output }, Some(record).filter(|record| !record.is_empty()))

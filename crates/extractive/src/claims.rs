@@ -90,7 +90,7 @@ pub struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     /// The evidence for a summary that was written from an input and nothing else.
-    pub fn of(input: &'a SummaryInput) -> Self {
+    pub fn from_input(input: &'a SummaryInput) -> Self {
         let prompt = &input.rules.prompt;
         let texts = prompt.rules.iter().chain(&prompt.task).chain(&input.previous).chain([&input.instructions]);
         Self {
@@ -108,7 +108,7 @@ impl<'a> Evidence<'a> {
     }
 
     pub(super) fn digest(&self) -> Digest {
-        self.earlier.clone().merged(Digest::of(self.all()))
+        self.earlier.clone().merged(Digest::from_messages(self.all()))
     }
 }
 
@@ -149,7 +149,7 @@ fn claims(summary: &str) -> Vec<String> {
 }
 
 /// The fact that contradicts a claim, with the position of its evidence.
-type Found = (ContradictionKind, String, Option<i64>);
+type FoundContradiction = (ContradictionKind, String, Option<i64>);
 
 /// The record, prepared for questions about it.
 pub(super) struct Judge<'a> {
@@ -162,7 +162,7 @@ pub(super) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Without texts, only the record judges.
-    pub(super) fn of(record: &'a Record) -> Self {
+    pub(super) fn from_record(record: &'a Record) -> Self {
         let committed_at = record.commits.last().map(|commit| commit.at);
         let changed = record.files.changed.iter().filter(|file| !file.is_gone && file.changed_at > committed_at);
         let mut uncommitted: Vec<&File> = changed.collect();

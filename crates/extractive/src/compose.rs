@@ -109,7 +109,7 @@ impl Item {
     }
 
     /// The same line as the words of somebody, without labels and quotation marks in `statement`.
-    pub(super) fn of(mut self, origin: Origin, statement: &str) -> Self {
+    pub(super) fn said_by(mut self, origin: Origin, statement: &str) -> Self {
         (self.origin, self.statement) = (origin, Some(statement.to_owned()));
         self
     }
@@ -173,7 +173,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
-    let mut selection = Selection::of(form, budget, items, focus);
+    let mut selection = Selection::new(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100, selection.left * PIECES_SHARE / 100);
     selection.states();
     selection.cover(|_| true);
@@ -192,7 +192,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
 /// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its
 /// lines.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
-    let mut selection = Selection::of(form, budget, items, "");
+    let mut selection = Selection::new(form, budget, items, "");
     selection.typed(selection.left, selection.left);
     let text = selection.fitting();
     let places = selection.placed().into_iter().map(|(_, place, _)| place).collect();
@@ -225,7 +225,7 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
+    fn new(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
         items.retain(|item| !item.text.is_empty());
         // Of lines that add as much, the more important one comes first.
         items.sort_by(|left, right| {

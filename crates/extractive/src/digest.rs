@@ -71,9 +71,9 @@ pub(super) struct Call {
 
 impl Digest {
     /// The digest of messages, oldest first.
-    pub fn of<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+    pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let messages: Vec<&SourceMessage> = messages.into_iter().collect();
-        let calls = Calls::of(messages.iter().copied());
+        let calls = Calls::from_messages(messages.iter().copied());
         let by_call = calls.by_call();
         let mut entries = Vec::new();
         for (at, source) in (0_i64..).zip(&messages) {

@@ -65,7 +65,7 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
             by_step.entry(line.step).or_default().push((position, number));
         }
     }
-    let mut builder = LineBuilder { by_step, ..LineBuilder::of(record, units) };
+    let mut builder = LineBuilder { by_step, ..LineBuilder::new(record, units) };
     builder.typed(turns);
     builder.said(turns);
     builder.printed(printed);
@@ -85,7 +85,7 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
 
 /// The lines of what happened, the most important first, for so many characters.
 pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<String> {
-    let mut builder = LineBuilder::of(record, units);
+    let mut builder = LineBuilder::new(record, units);
     builder.unsettled();
     builder.checks();
     builder.commits();
@@ -118,8 +118,8 @@ struct LineBuilder<'a> {
 }
 
 impl<'a> LineBuilder<'a> {
-    fn of(record: &'a Record, units: usize) -> Self {
-        let (root, judge) = (record.files.root(), Judge::of(record));
+    fn new(record: &'a Record, units: usize) -> Self {
+        let (root, judge) = (record.files.root(), Judge::from_record(record));
         Self { record, units, root, by_step: HashMap::new(), judge, items: Vec::new() }
     }
 
@@ -177,8 +177,8 @@ impl<'a> LineBuilder<'a> {
                 question => answer(question, &reply.answer),
             };
             let item = Item::new(Topic::Constraints, &text, 1.0, Order(reply.at, 1));
-            self.items.push(item.clone().of(Origin::Typed, &reply.answer));
-            self.items.push(item.of(Origin::TypedPiece, &reply.answer));
+            self.items.push(item.clone().said_by(Origin::Typed, &reply.answer));
+            self.items.push(item.said_by(Origin::TypedPiece, &reply.answer));
         }
     }
 

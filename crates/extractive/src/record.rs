@@ -35,7 +35,7 @@ pub(super) struct Commit {
 
 /// Calls that the model made together, with its reason for them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Step {
+pub(super) struct ModelStep {
     pub(super) at: i64,
     /// The model's text before it.
     pub(super) words: String,
@@ -54,7 +54,7 @@ pub(super) struct Reply {
 pub(super) struct Record {
     pub(super) commits: Vec<Commit>,
     pub(super) asked_at: Option<i64>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ModelStep>,
     pub(super) files: Files,
     pub(super) checks: Checks,
     /// Commands that ran several times, and figures that were measured.
@@ -105,7 +105,7 @@ impl Record {
     fn step(&mut self, at: i64) -> usize {
         let began_at = self.asked_at.max(self.commits.last().map(|commit| commit.at));
         if self.steps.last().is_none_or(|step| Some(step.at) <= began_at) {
-            self.steps.push(Step { at, ..Step::default() });
+            self.steps.push(ModelStep { at, ..ModelStep::default() });
         }
         self.steps.len() - 1
     }

@@ -32,7 +32,7 @@ pub(super) struct Run {
 
 /// What a command did last with a subject: an entry of a tracker, a service, a package, a branch.
 #[derive(Debug, Clone)]
-pub(super) struct Handled {
+pub(super) struct HandledSubject {
     /// The command without its subjects.
     pub(super) command: String,
     pub(super) subject: String,
@@ -145,11 +145,11 @@ impl Runs {
     }
 
     /// What each program did last with each subject, the newest ones, in order.
-    pub(super) fn handled(&self) -> Vec<&Handled> {
+    pub(super) fn handled(&self) -> Vec<&HandledSubject> {
         let mut seen = HashSet::new();
         let newest = self.handled.iter().rev();
         let last = newest.filter(|one| seen.insert((one.command.split(' ').next(), &one.subject)));
-        let mut last: Vec<&Handled> = last.take(HANDLED_MAX).collect();
+        let mut last: Vec<&HandledSubject> = last.take(HANDLED_MAX).collect();
         last.reverse();
         last
     }

@@ -29,13 +29,13 @@ pub fn extract(input: &SummaryInput) -> String {
 
 /// Writes a summary that leaves space for the sections that follow it.
 pub fn write(input: &SummaryInput) -> String {
-    let budget = Budget::of(&input.counting, input.budget_tokens);
+    let budget = Budget::new(&input.counting, input.budget_tokens);
     let free = budget.with(budget.units.saturating_sub(budget.measure(&file_lists(input))));
     match &input.rules.split_turn {
         Some(rule) if !input.split_turn.is_empty() => split(input, rule, free),
         Some(_) | None => {
             let messages = input.messages.iter().chain(&input.split_turn);
-            history(input, messages, Form::of(&input.rules), true, free)
+            history(input, messages, Form::from_rules(&input.rules), true, free)
         }
     }
 }

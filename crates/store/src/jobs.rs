@@ -1,8 +1,8 @@
 //! Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 
 use super::error::{Error, Result};
-use super::ledger::claims::{Claim, Planned};
-use super::ledger::compactions::{Commit, Committed};
+use super::ledger::claims::{Claim, PlannedRange};
+use super::ledger::compactions::{Commit, CommitOutcome};
 use super::ledger::head::SessionKey;
 use super::ledger::jobs::{self, AttemptEnd, Evaluation, GuardRows};
 use super::ledger::requests::{AddRequests, Subject};
@@ -45,12 +45,12 @@ impl Jobs {
 
     /// Records the range that the holder of a claim is about to have summarized: a change of it ends the job at once,
     /// and notifies the holder. An error if the claim is lost.
-    pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
+    pub async fn plan(&self, claim: Claim, planned: PlannedRange) -> Result<()> {
         self.0.write(Mutation::change("plan"), move |tx| claiming::plan(tx, &claim, &planned)).await
     }
 
     /// Commits a compaction.
-    pub async fn commit(&self, commit: Commit) -> Result<Committed> {
+    pub async fn commit(&self, commit: Commit) -> Result<CommitOutcome> {
         self.0.write(Mutation::change("commit"), move |tx| commit.apply(tx)).await
     }
 

@@ -5,12 +5,12 @@ pub mod counts;
 mod provenance;
 
 use crate::fold::form::{Form, FormedView};
-use crate::fold::{Fold, FoldInput, Passages, Shortened};
+use crate::fold::{Fold, FoldInput, Passages, ShortenedView};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::{OmitReason, Omitted};
+use crate::model::layout::{OmitReason, OmittedHistory};
 use crate::model::message::{Message, MessageKind};
 use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
@@ -19,10 +19,10 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::PlanningInput;
-use crate::policy::recall::Wanted;
+use crate::policy::recall::RecallQuery;
 use crate::policy::{Policy, tokens};
 use crate::presets;
-use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
+use crate::store::{self, Error, NewMessages, Newest, PendingWork, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -99,7 +99,7 @@ impl LoadedSession {
         if self.formed.is_as_in(form) {
             return None;
         }
-        let formed = FormedView::of(form, &self.source.layout, &self.source.messages);
+        let formed = FormedView::new(form, &self.source.layout, &self.source.messages);
         let fold = Fold::new(fold_input(&self.source, &formed, &self.policy), None);
         let mut session = Self { formed, fold, ..self.clone() };
         session.complete_view();
@@ -120,7 +120,7 @@ impl LoadedSession {
     }
 
     /// The view shortened to a window for one call.
-    pub fn shortened(&self, window: &ModelWindow) -> Shortened {
+    pub fn shortened(&self, window: &ModelWindow) -> ShortenedView {
         let Source { layout, messages, at: base, .. } = &self.source;
         let (sources, covered) = (self.formed.shown(messages), self.formed.covered());
         // The last resort does not depend on the time.
@@ -207,7 +207,8 @@ impl LoadedSession {
 /// For each omission of a layout, the compaction that made it. Those by edits and rewinds, which may be thousands, are not
 /// looked up.
 async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<CompactionId>>> {
-    let is_of_compaction = |omitted: &&Omitted| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
+    let is_of_compaction =
+        |omitted: &&OmittedHistory| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
     let omitted = &source.layout.omitted;
     let marks: BTreeSet<Revision> = omitted.iter().filter(is_of_compaction).map(|omitted| omitted.mark).collect();
     if marks.is_empty() {
@@ -247,7 +248,7 @@ pub fn fold(policy: &Policy, source: &Source, formed: &FormedView) -> Fold {
 
 /// The form of a session's view for its window's provider.
 pub fn formed(source: &Source) -> FormedView {
-    FormedView::of(Form::of_window(&source.window), &source.layout, &source.messages)
+    FormedView::new(Form::of_window(&source.window), &source.layout, &source.messages)
 }
 
 fn fold_input<'a>(source: &'a Source, formed: &'a FormedView, policy: &'a Policy) -> FoldInput<'a> {
@@ -269,7 +270,7 @@ fn empty_messages(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revis
 /// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
 /// corruption.
 pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
-    let policy = presets::read(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    let policy = presets::read_policy(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
     Ok(policy.with_vocabularies(vocabularies))
 }
 
@@ -295,13 +296,13 @@ struct Slot {
 
 /// The passages that a policy with retrieval brings back into the newest views of a session.
 struct KnownPassages {
-    query: (Revision, Wanted, i64),
+    query: (Revision, RecallQuery, i64),
     message: Option<ViewMessage>,
 }
 
 impl KnownPassages {
     /// The query of a session: the newest change of its view, which comes after its policy, the words, and the room.
-    fn query(session: &LoadedSession, wanted: &Wanted, room: i64) -> (Revision, Wanted, i64) {
+    fn query(session: &LoadedSession, wanted: &RecallQuery, room: i64) -> (Revision, RecallQuery, i64) {
         (session.source.changed_revision, wanted.clone(), room)
     }
 
@@ -339,7 +340,7 @@ impl Slot {
 /// The outcome of a look at a session in memory.
 enum Found<T> {
     /// A fact about it, and its pending work as of its last update.
-    Fact(T, Pending),
+    Fact(T, PendingWork),
     /// It is new, or no longer in memory.
     Nothing,
     /// Its newest messages are in the store.
@@ -372,7 +373,7 @@ impl LoadedSessions {
 
     /// A session at its newest revision, with its pending work, from memory and the messages that are newer. None if the
     /// caller must read it from the store.
-    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, PendingWork)>> {
         let Some(slot) = self.find(key) else { return Ok(None) };
         let whole = Arc::clone;
         match self.in_memory(&slot, None, whole) {
@@ -510,7 +511,7 @@ impl LoadedSessions {
 
     /// The message with the passages for a query in a session, or none without passages, if the query was the last one
     /// that was kept for it.
-    pub fn passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Option<Option<ViewMessage>> {
+    pub fn passages(&self, session: &LoadedSession, wanted: &RecallQuery, room: i64) -> Option<Option<ViewMessage>> {
         let slot = self.find(session.source.session)?;
         let known = slot.passages();
         let known = known.as_ref()?;
@@ -518,7 +519,13 @@ impl LoadedSessions {
     }
 
     /// Keeps the message with the passages for a query beside its session, if that is kept.
-    pub fn keep_passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64, message: Option<ViewMessage>) {
+    pub fn keep_passages(
+        &self,
+        session: &LoadedSession,
+        wanted: &RecallQuery,
+        room: i64,
+        message: Option<ViewMessage>,
+    ) {
         let key = session.source.session;
         let Some(slot) = self.find(key) else { return };
         *slot.passages() = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });

@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
 use crate::store::{
-    self, Checked, Condition, Enqueued, Evaluation, Pending, Requester, SessionKey, Source, WindowUsage,
+    self, CheckedInput, Condition, EnqueuedJob, Evaluation, PendingWork, Requester, SessionKey, Source, WindowUsage,
 };
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ impl Worker {
     /// Evaluates a session at its newest revision: enqueues the compaction that is decided, if any, and stores the
     /// evaluation, which clears the due mark unless the session changed meanwhile.
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
-        let Evaluated { recovery, decided, usage, evaluation } = self.decide(key).await?;
+        let EvaluationResult { recovery, decided, usage, evaluation } = self.decide(key).await?;
         if let Some((request, condition)) = recovery {
             match self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage.clone(), condition, None)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage.clone(), condition, None)
                 .await
             {
                 Ok(_) | Err(store::Error::Archived) => {}
@@ -53,9 +53,9 @@ impl Worker {
             let enqueued = self
                 .store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage, condition, confirm_until)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage, condition, confirm_until)
                 .await?;
-            if let Some(Enqueued { compaction, .. }) = enqueued {
+            if let Some(EnqueuedJob { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
             }
         }
@@ -64,7 +64,7 @@ impl Worker {
 
     /// Decides about a session at its newest revision. The session is not held when this returns: an append that comes
     /// during the writes then need not copy it.
-    async fn decide(&self, key: SessionKey) -> Result<Evaluated, Error> {
+    async fn decide(&self, key: SessionKey) -> Result<EvaluationResult, Error> {
         let (session, pending) = self.newest_session(key).await?;
         span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
@@ -85,12 +85,12 @@ impl Worker {
             None => due.over_window(None, recovery.is_some() || decided.is_some()),
         };
         let usage = WindowUsage { window: source.window.clone(), context_tokens: due.tokens() };
-        Ok(Evaluated { recovery, decided, usage, evaluation: due.evaluation(over_window) })
+        Ok(EvaluationResult { recovery, decided, usage, evaluation: due.evaluation(over_window) })
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
     /// are not in its view.
-    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
+    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, PendingWork), Error> {
         if let Some(found) = self.loaded.session(key).await? {
             return Ok(found);
         }
@@ -103,8 +103,7 @@ impl Worker {
     }
 }
 
-/// The result of an evaluation.
-struct Evaluated {
+struct EvaluationResult {
     /// The recovery from an overflow, and the condition under which it is enqueued.
     recovery: Option<(CompactionRequest, Condition)>,
     /// The compaction that is decided, and the end of the wait for confirmation, if its level needs one.

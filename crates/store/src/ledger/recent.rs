@@ -1,6 +1,6 @@
 //! The newest commits of sessions, in memory: a reader that has a session's rows continues from them without a query.
 
-use super::head::{Head, Pending};
+use super::head::{Head, PendingWork};
 use super::messages;
 use crate::limits;
 use crate::model::Revision;
@@ -18,7 +18,7 @@ pub struct Newest {
     /// The first of the session's own messages that is open; none if all are sealed.
     pub first_open: Option<Revision>,
     /// Pending changes of the view.
-    pub pending: Pending,
+    pub pending: PendingWork,
     /// Growth of the history, as `PartBody::growth_bytes` counts it.
     pub appended_bytes: i64,
 }
@@ -218,7 +218,7 @@ mod tests {
     use uuid::Uuid;
 
     fn newest(at: Revision) -> Newest {
-        Newest { at, first_open: None, pending: Pending::default(), appended_bytes: 0 }
+        Newest { at, first_open: None, pending: PendingWork::default(), appended_bytes: 0 }
     }
 
     fn source(revision: Revision, bytes: usize) -> SourceMessage {

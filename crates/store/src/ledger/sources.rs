@@ -1,7 +1,7 @@
 //! The rows of views, read in one snapshot.
 
 use super::ancestry::{self, Ancestry};
-use super::head::{Pending, SessionKey};
+use super::head::{PendingWork, SessionKey};
 use super::policies::PolicyText;
 use super::recent::Newest;
 use super::{jobs, layouts, marks, messages, policies, windows};
@@ -42,7 +42,7 @@ pub struct Source {
     /// The first of the session's own messages that is open now; none if all are sealed.
     pub first_open: Option<Revision>,
     /// Pending changes of the newest view.
-    pub pending: Pending,
+    pub pending: PendingWork,
     /// Growth of the session's history at its newest revision, as `PartBody::growth_bytes` counts it.
     pub appended_bytes: i64,
     /// The messages of the layout, in its order.
