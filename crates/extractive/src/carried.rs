@@ -68,8 +68,8 @@ fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
 /// check, commits, files edited since the last commit and since the last check that passed, deletions, and the last
 /// words of a person. Empty if there is nothing to say, or no room for it.
 pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> String {
-    let budget = Budget::of(counting, tokens);
-    let (record, turns) = Record::of(digest);
+    let budget = Budget::new(counting, tokens);
+    let (record, turns) = Record::from_digest(digest);
     let mut text = RECORD_HEADING.to_owned();
     let mut is_empty = true;
     for line in lines::outcomes(&record, &turns, budget.chars()) {
@@ -84,8 +84,8 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
 /// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody
 /// typed anything, or there is no room for it. With the message of each line.
 pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (String, Vec<Revision>) {
-    let budget = Budget::of(counting, tokens);
-    let (record, turns) = Record::of(digest);
+    let budget = Budget::new(counting, tokens);
+    let (record, turns) = Record::from_digest(digest);
     let sections = [Section::new(SAID_HEADING, Topic::Goal)];
     let (text, places) = compose::compose_typed(
         Form { sections: &sections, filler: "", root: None },

@@ -115,8 +115,9 @@ impl<'a> Evidence<'a> {
 /// The claims of a summary that the record of the evidence contradicts, each once, at most `CONTRADICTIONS_MAX`.
 pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradiction> {
     let digest = evidence.digest();
-    let (record, _) = Record::of(&digest);
-    let judge = Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::of(&record) };
+    let (record, _) = Record::from_digest(&digest);
+    let judge =
+        Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
     let found = claims(summary).into_iter().filter_map(|claim| {
         let (kind, history, at) = judge.judge(&claim)?;
@@ -170,7 +171,7 @@ impl<'a> Judge<'a> {
         Self { record, texts: None, uncommitted, knows_more: true }
     }
 
-    pub(super) fn judge(&self, words: &str) -> Option<Found> {
+    pub(super) fn judge(&self, words: &str) -> Option<FoundContradiction> {
         self.commit(words).or_else(|| {
             let plain = NOTHING_WRONG.replace_all(words, "");
             let code_free = plain.split('`').step_by(2).collect::<Vec<_>>().join(" ");
@@ -184,7 +185,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    fn commit(&self, words: &str) -> Option<Found> {
+    fn commit(&self, words: &str) -> Option<FoundContradiction> {
         let texts = self.texts.as_ref().filter(|_| COMMIT.is_match(words))?;
         let ids = ID.captures_iter(words).map(|found| found[1].to_ascii_lowercase());
         let is_mixed = |id: &String| {
@@ -194,7 +195,7 @@ impl<'a> Judge<'a> {
         Some((ContradictionKind::Commit, format!("No message of the history names `{unknown}`"), None))
     }
 
-    fn check(&self, words: &str) -> Option<Found> {
+    fn check(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -218,7 +219,7 @@ impl<'a> Judge<'a> {
         Some((ContradictionKind::Check, check.stated(), Some(check.at)))
     }
 
-    fn count(&self, words: &str) -> Option<Found> {
+    fn count(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -239,7 +240,7 @@ impl<'a> Judge<'a> {
         Some((ContradictionKind::Check, newest.stated(), Some(newest.at)))
     }
 
-    fn committed(&self, words: &str) -> Option<Found> {
+    fn committed(&self, words: &str) -> Option<FoundContradiction> {
         let newest = self.uncommitted.last()?;
         if !COMMITTED.is_match(words) {
             return None;
@@ -254,7 +255,7 @@ impl<'a> Judge<'a> {
         Some((ContradictionKind::Commit, history, file.changed_at))
     }
 
-    fn file(&self, words: &str) -> Option<Found> {
+    fn file(&self, words: &str) -> Option<FoundContradiction> {
         // A writer with its own context may speak of work before the session.
         let found = CHANGED.captures(words).filter(|_| !self.record.files.changed.is_empty())?;
         let base = text::base_name(&found[2]);

@@ -125,7 +125,7 @@ pub(super) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    pub(super) fn of(rules: &'a Summary) -> Self {
+    pub(super) fn from_rules(rules: &'a Summary) -> Self {
         let root = match &rules.format {
             SummaryFormat::Elements { root } => Some(root.as_str()),
             SummaryFormat::Headings | SummaryFormat::Prose => None,
@@ -146,7 +146,7 @@ pub(crate) struct Budget<'a> {
 }
 
 impl<'a> Budget<'a> {
-    pub(crate) fn of(counting: &'a Counting, tokens: i64) -> Self {
+    pub(crate) fn new(counting: &'a Counting, tokens: i64) -> Self {
         let per_token = usize::try_from(counting.units_per_token.max(1)).unwrap_or(1);
         Self { counting, units: usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token) }
     }
@@ -232,7 +232,8 @@ impl<'a> Selection<'a> {
             let by_score = right.score.total_cmp(&left.score).then_with(|| right.order.cmp(&left.order));
             by_score.then_with(|| left.text.cmp(&right.text))
         });
-        let (coverage, all) = Coverage::of(items.iter().map(|item| item.statement.as_deref().unwrap_or(&item.text)));
+        let (coverage, all) =
+            Coverage::from_texts(items.iter().map(|item| item.statement.as_deref().unwrap_or(&item.text)));
         let has_facts = items.iter().any(|item| item.origin == Origin::Fact);
         let focus = coverage.terms(focus);
         let is_piece = |at: &usize| items[*at].piece_of().is_some();

@@ -9,7 +9,7 @@ use super::compose::{BETWEEN, Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
 use super::files::{File, Setting};
 use super::record::Record;
-use super::runs::{Handled, Run};
+use super::runs::{HandledSubject, Run};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use longhand_core::policy::Topic;
@@ -99,7 +99,7 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
 
 /// The lines of what people typed under one topic, without labels, for a text of so many characters.
 pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> {
-    let mut builder = LineBuilder::of(record, units);
+    let mut builder = LineBuilder::new(record, units);
     builder.typed(turns);
     let bare = |line: &str| line.trim_start_matches(FIRST).trim_start_matches(LATEST).to_owned();
     let plain = |item: Item| Item { topic: Topic::Goal, text: bare(&item.text), ..item };
@@ -149,7 +149,7 @@ impl<'a> LineBuilder<'a> {
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
-        let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
+        let (coverage, terms) = Coverage::from_texts(typed.iter().map(|turn| turn.text.as_str()));
         let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
         for (turn, replaced) in typed.iter().zip(replaced).rev() {
             let mark = if replaced { REPLACED } else { "" };
@@ -164,11 +164,11 @@ impl<'a> LineBuilder<'a> {
                 None => format!("{label}“{}”{mark}", inner(words)),
             };
             let whole = Item::new(topic, &line(&text, label), 1.0, Order::at(turn.at));
-            self.items.push(Item { kept: turn.kept, ..whole.of(Origin::Typed, &text) });
+            self.items.push(Item { kept: turn.kept, ..whole.said_by(Origin::Typed, &text) });
             for (number, piece) in statements::pieces(&turn.text) {
                 let order = Order(turn.at, 1 + number);
                 let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), 1.0, order);
-                self.items.push(item.of(Origin::TypedPiece, &piece));
+                self.items.push(item.said_by(Origin::TypedPiece, &piece));
             }
         }
         for reply in &self.record.replies {
@@ -186,7 +186,7 @@ impl<'a> LineBuilder<'a> {
     /// left out.
     fn quote(&mut self, words: &str, weight: f64, order: Order, head: &str) {
         if self.judge.judge(words).is_none() {
-            let item = Item::new(Topic::Context, &unlike_facts(words), weight, order).of(Origin::Said, words);
+            let item = Item::new(Topic::Context, &unlike_facts(words), weight, order).said_by(Origin::Said, words);
             self.items.push(Item { head: head.to_owned(), ..item });
         }
     }
@@ -355,7 +355,7 @@ impl<'a> LineBuilder<'a> {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for Handled { command, subject, ends, at } in self.record.runs.handled() {
+        for HandledSubject { command, subject, ends, at } in self.record.runs.handled() {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
             let since = self.record.runs.printed.get(subject).filter(|(printed_at, _)| *ends && printed_at > at);

@@ -70,7 +70,7 @@ pub(super) struct Record {
 
 impl Record {
     /// The facts of a digest, and its texts.
-    pub(super) fn of(digest: &Digest) -> (Self, Vec<Turn>) {
+    pub(super) fn from_digest(digest: &Digest) -> (Self, Vec<Turn>) {
         let texts = statements::turns(digest);
         let mut record = Self { length: digest.length, ..Self::default() };
         let mut turns = texts.iter().peekable();
@@ -98,7 +98,7 @@ impl Record {
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
         let last = lines.last().map(|line| text::one_line(&text::plain(line.1))).unwrap_or_default();
-        self.steps.push(Step { at, words: text::clip(&last, STEP_CHARS_MAX) });
+        self.steps.push(ModelStep { at, words: text::clip(&last, STEP_CHARS_MAX) });
     }
 
     /// The current step. After a request or a commit another one begins.

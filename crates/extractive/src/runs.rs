@@ -58,7 +58,7 @@ pub(super) struct Runs {
     /// The newest line that a program printed about a subject that it had ended.
     pub(super) printed: HashMap<String, (i64, String)>,
     /// The changes of subjects, in order, and the subjects that each program ended.
-    handled: Vec<Handled>,
+    handled: Vec<HandledSubject>,
     ended: HashMap<String, HashSet<String>>,
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
@@ -172,7 +172,7 @@ impl Runs {
             if ends {
                 self.ended.entry(words[0].to_owned()).or_default().insert(subject.clone());
             }
-            self.handled.push(Handled { command: others.join(" "), subject, ends, at });
+            self.handled.push(HandledSubject { command: others.join(" "), subject, ends, at });
         }
         !subjects.is_empty()
     }

@@ -131,7 +131,6 @@ pub(super) enum Lead {
     Heading,
     /// A bullet, or a ticked check box.
     Bullet,
-    /// An empty check box.
     Unchecked,
 }
 

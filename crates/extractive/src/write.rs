@@ -46,7 +46,7 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
     let free = budget.units.saturating_sub(budget.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
     let least = |form: Form<'_>| compose::frame(form, budget);
-    let form = Form::of(&input.rules);
+    let form = Form::from_rules(&input.rules);
     let front_form = Form { sections: &rule.sections, root: None, ..form };
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
@@ -76,7 +76,7 @@ fn digest_of<'a>(input: &SummaryInput, messages: impl Iterator<Item = &'a Source
     let of_originals = || input.previous_digest.as_deref().and_then(Digest::from_json);
     let of_text = || input.previous.as_deref().map(|text| Digest::default().with_summary(text));
     let earlier = if carries { of_originals().or_else(of_text) } else { None };
-    earlier.unwrap_or_default().merged(Digest::of(messages)).with_words(&input.words)
+    earlier.unwrap_or_default().merged(Digest::from_messages(messages)).with_words(&input.words)
 }
 
 fn history<'a>(
@@ -87,7 +87,7 @@ fn history<'a>(
     budget: Budget<'_>,
 ) -> String {
     let digest = digest_of(input, messages, carries);
-    let (record, turns) = Record::of(&digest);
+    let (record, turns) = Record::from_digest(&digest);
     let printed = statements::printed_texts(&digest);
     compose::compose(form, budget, lines::lines(&record, &turns, &printed, budget.chars()), &input.instructions)
 }

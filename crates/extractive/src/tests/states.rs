@@ -78,7 +78,7 @@ fn texts_of_many_parts_are_read_at_once() {
 fn the_newest_subjects_of_commands_are_told() {
     let close = |talk: Talk, number: usize| talk.runs(&format!("bd close quay.{number}; bd sync /{number}"), "closed");
     let talk = (0..1_500).fold(Talk::default().user("go"), close).runs("bd close quay.7", "closed");
-    let (record, turns) = Record::of(&digest(&talk.input("longhand@1")));
+    let (record, turns) = Record::from_digest(&digest(&talk.input("longhand@1")));
     let lines = lines(&record, &turns, &[], 10_000);
     let told = |words: &str| lines.iter().filter(|item| item.head.starts_with(words)).count();
     assert_eq!((told("Ran `bd close` on"), told("Ran")), (600, 912));
