@@ -1,10 +1,12 @@
 //! Writes summaries of conversations in JSON, for `benches/summaries`.
 //!
-//! Each line of the input is an object: `messages` with `role`, `text` and `calls` (`tool`, `input`, `output`, `failed`),
-//! `preset`, and a limit in `tokens` by the preset's counting, or in `characters` without headings. With `rounds`, the
-//! messages come in as many pieces, and each summary replaces the one before it. Each line of the output is an object
-//! with the `text` of its last summary and the `times` that it took, of which its digest is a part.
+//! Each line of the input is an object: `messages` with `role`, `text` and `calls` (`tool`, `input`, `output`,
+//! `failed`), `preset`, and a limit in `tokens` by the preset's counting or the one in `counting`, or in `characters`
+//! without headings. With `rounds`, the messages come in as many pieces, and each summary replaces the one before it.
+//! Each line of the output is an object with the `text` of its last summary and the `times` that it took, of which its
+//! digest is a part.
 
+use longhand_core::policy::Counting;
 use longhand_core::policy::summary::SummaryInput;
 use longhand_extractive::{digest, extract};
 use longhand_model::compaction::Level;
@@ -15,6 +17,7 @@ use longhand_model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, Tool
 use longhand_model::time::Timestamp;
 use longhand_model::view::SourceMessage;
 use longhand_presets as presets;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::BufRead;
 use std::time::Instant;
@@ -35,7 +38,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             words: Words::new(),
             previous_is_supplied: false,
             rules,
-            counting: policy.counting,
+            counting: match request.get("counting") {
+                Some(counting) => Counting::deserialize(counting)?,
+                None => policy.counting,
+            },
             instructions: String::new(),
             budget_tokens: request["tokens"].as_i64().unwrap_or(4_096),
         };

@@ -1,5 +1,5 @@
-//! What follows the text of every summary, whoever wrote it: the record of what happened, and lists of the files that the
-//! history touched.
+//! What follows the text of every summary, whoever wrote it: the record of what happened, and lists of the files that
+//! the history touched.
 
 use super::claims::{self, Evidence};
 use super::compose::{self, Budget, Form};
@@ -7,7 +7,6 @@ use super::digest::Digest;
 use super::file_lists::{self, file_lists};
 use super::lines;
 use super::record::Record;
-use super::statements;
 use super::text;
 use super::write::NAME;
 use longhand_core::policy::summary::{RECORD_HEADING, SAID_HEADING, SummaryInput, SummaryOutput};
@@ -20,8 +19,8 @@ use std::collections::HashMap;
 const RECORD_SHARE: i64 = 10;
 
 /// Returns a summary with its claims that the record contradicts, and with the sections that the policy appends: lists
-/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines. If it
-/// takes effect after the messages `behind` were written, the record has what happened in them.
+/// of files to every summary, the record to a model's summary only, because the built-in summarizer's has its lines. If
+/// it takes effect after the messages `behind` were written, the record has what happened in them.
 pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMessage]) -> SummaryOutput {
     // An empty one stays empty, for its caller to refuse.
     if output.text.trim().is_empty() {
@@ -41,8 +40,8 @@ pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMe
     SummaryOutput { text, contradictions, ..output }
 }
 
-/// A summary that a client wrote on its own, with its claims that the record contradicts; its text stays as it is. Beside it
-/// the record, with what happened in the messages `behind`, if the policy asks for it.
+/// A summary that a client wrote on its own, with its claims that the record contradicts; its text stays as it is.
+/// Beside it the record, with what happened in the messages `behind`, if the policy asks for it.
 pub fn beside_supplied(
     output: SummaryOutput,
     input: &SummaryInput,
@@ -66,13 +65,11 @@ fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
 }
 
 /// The record of what happened, from the results of tools alone, in at most so many tokens: the last outcome of each
-/// check, commits, files edited since the last commit and since the last check that passed, deletions, and the last words
-/// of a person. Empty if there is nothing to say, or no room for it.
+/// check, commits, files edited since the last commit and since the last check that passed, deletions, and the last
+/// words of a person. Empty if there is nothing to say, or no room for it.
 pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> String {
     let budget = Budget::new(counting, tokens);
-    let turns = statements::turns(digest);
-    let mut record = Record::default();
-    record.read(digest, &turns);
+    let (record, turns) = Record::from_digest(digest);
     let mut text = RECORD_HEADING.to_owned();
     let mut is_empty = true;
     for line in lines::outcomes(&record, &turns, budget.chars()) {
@@ -84,21 +81,21 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
     if is_empty { String::new() } else { text }
 }
 
-/// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody typed
-/// anything, or there is no room for it. With the message of each line.
+/// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody
+/// typed anything, or there is no room for it. With the message of each line.
 pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (String, Vec<Revision>) {
     let budget = Budget::new(counting, tokens);
-    let turns = statements::turns(digest);
-    let mut record = Record::default();
-    record.read(digest, &turns);
+    let (record, turns) = Record::from_digest(digest);
     let sections = [Section::new(SAID_HEADING, Topic::Goal)];
-    let (text, places) =
-        compose::compose_typed(Form::plain(&sections), budget, lines::typed(&record, &turns, budget.chars()));
+    let (text, places) = compose::compose_typed(
+        Form { sections: &sections, filler: "", root: None },
+        budget,
+        lines::typed(&record, &turns, budget.chars()),
+    );
     let by_index: HashMap<i64, Revision> = digest.entries.iter().map(|entry| (entry.at, entry.revision)).collect();
     (text, places.into_iter().map(|place| by_index.get(&place.0).copied().unwrap_or_default()).collect())
 }
 
-/// Tokens that the policy grants to the record.
 fn record_tokens(input: &SummaryInput) -> i64 {
     let share = match input.rules.contradictions {
         Contradictions::Report => 0,

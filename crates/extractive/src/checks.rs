@@ -2,16 +2,18 @@
 
 use super::commands;
 use super::text;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The outcome of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Maximum number of failures that later successes are compared with, the newest.
+const OPEN_MAX: usize = 60;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Outcome {
     Passed,
     Failed,
 }
 
-/// A command with its last outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
     pub(super) command: String,
@@ -22,37 +24,33 @@ pub(super) struct Check {
     /// empty.
     pub(super) output_line: String,
     pub(super) at: i64,
-    /// True for a check of the work.
     pub(super) verifies: bool,
 }
 
 impl Check {
-    /// The command and its folder.
-    pub(super) fn named(&self) -> String {
-        let command = text::code(&text::clip(&self.command, 140));
-        if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
-    }
-
-    /// The text for a failure in the past.
-    pub(super) fn failure(&self) -> String {
-        let detail = text::code(&text::clip(&self.output_line, 160));
-        let detail = if self.output_line.is_empty() { String::new() } else { format!(": {detail}") };
-        format!("{} failed{detail}", self.named())
+    /// The command with its folder, its outcome, and the line of its output that states it.
+    pub(super) fn stated(&self) -> String {
+        let (command, line) = (text::code(&text::clip(&self.command, 140)), text::code(&self.output_line));
+        let folder = if self.folder.is_empty() { String::new() } else { format!(" in {}", text::code(&self.folder)) };
+        match (self.outcome, self.output_line.is_empty()) {
+            (Outcome::Passed, true) => format!("{command}{folder} passed"),
+            (Outcome::Passed, false) => format!("{command}{folder} passed ({line})"),
+            (Outcome::Failed, true) => format!("{command}{folder} failed"),
+            (Outcome::Failed, false) => format!("{command}{folder} failed: {line}"),
+        }
     }
 }
 
-/// The checks of a history.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
-    /// Indexes of the newest checks that have not passed.
+    /// Indexes of the checks that failed last, oldest failure first.
     open: Vec<usize>,
 }
 
 impl Checks {
-    /// Adds an outcome of a command.
     pub(super) fn end(&mut self, check: Check, output: &str) {
         if check.outcome == Outcome::Passed {
             self.clear_failures(&check);
@@ -64,17 +62,23 @@ impl Checks {
             Outcome::Passed => commands::result(output),
             Outcome::Failed => commands::deciding(output),
         };
-        self.put(Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check });
-    }
-
-    /// Replaces the known state of a check.
-    pub(super) fn put(&mut self, check: Check) {
+        let check = Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check };
         let next = self.all.len();
         let position = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
-        if check.outcome != Outcome::Passed && !self.open.contains(&position) {
+        if check.outcome == Outcome::Failed {
+            self.open.retain(|open| *open != position);
             self.open.push(position);
         }
-        if position == next { self.all.push(check) } else { self.all[position] = check }
+        if position == next {
+            self.all.push(check)
+        } else {
+            self.all[position] = check
+        }
+        // Whether something ended the oldest of so many is not known.
+        if self.open.len() > OPEN_MAX {
+            let oldest = &mut self.all[self.open.remove(0)];
+            (oldest.outcome, oldest.verifies) = (Outcome::Passed, false);
+        }
     }
 
     /// Forgets that a command passed: it ran again, and its outcome is not known.
@@ -92,14 +96,17 @@ impl Checks {
         let command = passed.command.as_str();
         // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");
-        let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
+        let head = |command: &str| command.match_indices(' ').nth(1).map_or(command.len(), |(at, _)| at);
+        let begins = &command[..head(command)];
         for position in &self.open {
             let check = &mut self.all[*position];
             let failed = check.command.as_str();
+            let behind = failed.strip_prefix(command);
             let is_narrower =
-                failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
-            let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
-            if is_settled || !check.verifies && head(failed) == head(command) {
+                behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) || failed.starts_with(whole);
+            let is_end = failed.strip_suffix(command).is_some_and(|rest| rest.ends_with("&& "));
+            let is_settled = check.folder == passed.folder && is_narrower || is_end;
+            if is_settled || !check.verifies && failed[..head(failed)] == *begins {
                 // A command that only failed once is no check, and a check is known by its last outcome.
                 (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
                 check.output_line.clear();
@@ -108,11 +115,9 @@ impl Checks {
         self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
     }
 
-    /// The passed checks of the work, newest first.
-    pub(super) fn passed(&self) -> Vec<&Check> {
-        let mut passed: Vec<&Check> =
-            self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed).collect();
-        passed.sort_by_key(|check| std::cmp::Reverse(check.at));
-        passed
+    /// Position of the newest check that passed.
+    pub(super) fn passed_at(&self) -> Option<i64> {
+        let passed = self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed);
+        passed.map(|check| check.at).max()
     }
 }

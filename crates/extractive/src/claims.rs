@@ -1,17 +1,17 @@
 //! Claims of a summary that the record of what happened contradicts.
 //!
 //! Five kinds are checked: a check that is said to pass although its last run failed, a number of passed tests that no
-//! last run printed, a commit that nobody named, changes that are said to be committed although they were made after the
-//! last commit, and a file that is said to be changed although nothing touched it. A false report is worse than a missed
-//! one: a sentence with a condition, a negation or a time is no claim, and what cannot be known from results is not
-//! judged.
+//! last run printed, a commit that nobody named, changes that are said to be committed although they were made after
+//! the last commit, and a file that is said to be changed although nothing touched it. A false report is worse than a
+//! missed one: a sentence with a condition, a negation or a time is no claim, and what cannot be known from results is
+//! not judged.
 
 use super::checks::{Check, Outcome};
+use super::commands;
 use super::digest::Digest;
 use super::files::File;
 use super::record::Record;
-use super::text::{self, Lead};
-use super::{commands, statements};
+use super::text::{self, Lead, pattern};
 use longhand_core::policy::files as lists;
 use longhand_core::policy::summary::SummaryInput;
 use longhand_model::compaction::{Contradiction, ContradictionKind};
@@ -26,59 +26,50 @@ pub const CONTRADICTION_CHARS_MAX: usize = 200;
 /// Contradicted claims of one summary that are reported, since an event carries them.
 pub const CONTRADICTIONS_MAX: usize = 24;
 
-/// Maximum number of bytes read of a summary. Summaries are far smaller.
+/// Maximum number of bytes read of a summary, and of characters in a line that is the heading of those below it; and
+/// the length of the searched prefix of an id: the shortest that git prints.
 const READ_BYTES_MAX: usize = 262_144;
-
-/// Length of the searched prefix of an id: the shortest that git prints.
-const ID_PREFIX: usize = 7;
-
-/// Maximum length of a line that is the heading of those below it, in characters.
 const TITLE_CHARS_MAX: usize = 60;
-
-/// Maximum distance between an id and the word "commit", in bytes.
-const NEAR_BYTES: usize = 48;
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(&format!("(?i){text}")).expect("a fixed pattern")
-}
+const ID_PREFIX: usize = 7;
 
 /// Headings over what is asked for or to come, and claims nothing.
 static OPEN: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"next|pending|to-?do|remaining|constraint|preference|instruction|open decision|goal|request|intent|objective|user message|下一步|待办|约束|偏好|要求|待决|目标|任务",
+        r"(?i)next|pending|to-?do|remaining|constraint|preference|instruction|open decision|goal|request|intent|objective|user message|下一步|待办|约束|偏好|要求|待决|目标|任务",
     )
 });
 static PASSES: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\bpass(?:es|ed|ing)?\b|\bgreen\b|\bsucceed(?:s|ed)?\b|\bclean(?:ly)?\b|通过|成功"));
+    LazyLock::new(|| pattern(r"(?i)\bpass(?:es|ed|ing)?\b|\bgreen\b|\bsucceed(?:s|ed)?\b|\bclean(?:ly)?\b|通过|成功"));
 /// Words that make a sentence something other than a plain statement of the present state.
 static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(?:not|never|no longer|\w+n['’]t|cannot|fail\w*|broke\w*|except|but|however|although|until|unless|if|once|when|while|should|must|would|will|could|may|might|need\w*|want\w*|ensure\w*|make sure|before|previously|earlier|initially|was|were|had|to-?do|next|pending|remain\w*|plan\w*|try|trying|verify|confirm|requires?|only|partly|some|most|almost|flak\w*|user|so that|yet|again)\b|\?|→|不|没|未|失败|但|除|只|仅|应|需|将|会|如果|若|待|之前|曾|确保|让|计划|跳过|？",
+        r"(?i)\b(?:not|never|no longer|\w+n['’]t|cannot|fail\w*|broke\w*|except|but|however|although|until|unless|if|once|when|while|should|must|would|will|could|may|might|need\w*|want\w*|ensure\w*|make sure|before|previously|earlier|initially|was|were|had|to-?do|next|pending|remain\w*|plan\w*|try|trying|verify|confirm|requires?|only|partly|some|most|almost|flak\w*|user|so that|yet|again)\b|\?|→|不|没|未|失败|但|除|只|仅|应|需|将|会|如果|若|待|之前|曾|确保|让|计划|跳过|？",
     )
 });
 static NOTHING_WRONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(?:0|no|zero|without(?: any)?) (?:errors?|failures?|failed|failing|warnings?|issues?)\b|(?:无|没有)(?:失败|错误)|\b0 failed",
+        r"(?i)\b(?:0|no|zero|without(?: any)?) (?:errors?|failures?|failed|failing|warnings?|issues?)\b|(?:无|没有)(?:失败|错误)|\b0 failed",
     )
 });
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(\d[\d,]*)(?:\s*/\s*\d+)? (?:\w+ ){0,2}?(?:tests?|specs?|examples?|cases)\b|\b(\d[\d,]*) (?:passed|passing)\b|(\d+) ?(?:个|项)?测试",
+        r"(?i)\b(\d[\d,]*)(?:\s*/\s*\d+)? (?:\w+ ){0,2}?(?:tests?|specs?|examples?|cases)\b|\b(\d[\d,]*) (?:passed|passing)\b|(\d+) ?(?:个|项)?测试",
     )
 });
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d[\d,]*"));
-static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bcommitted\b|\bworking tree (?:is )?clean\b|已提交"));
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\d[\d,]*"));
+static COMMITTED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bcommitted\b|\bworking tree (?:is )?clean\b|已提交"));
 static EVERYTHING: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(?:all|every(?:thing)?|the|these|both) (?:\w+ ){0,3}?(?:changes?|edits?|work|files?|fix(?:es)?|is|was|has|have)\b|\beverything\b|working tree|所有|全部|改动",
+        r"(?i)\b(?:all|every(?:thing)?|the|these|both) (?:\w+ ){0,3}?(?:changes?|edits?|work|files?|fix(?:es)?|is|was|has|have)\b|\beverything\b|working tree|所有|全部|改动",
     )
 });
-static ID: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[0-9a-f]{7,40}\b"));
-static COMMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bcommit(?:s|ted)?\b|\bpushed\b|\bHEAD\b|提交"));
+static ID: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?:^|[^-/:#._\w])([0-9a-f]{7,40})(?:[^-/:@_\w]|$)"));
+static COMMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bcommit(?:s|ted)?\b|\bpushed\b|\bHEAD\b|提交"));
 /// A path right after a word for a change.
 static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?:\b(?:changed|edited|updated|modified|rewrote|refactored|extended|created|added|wrote|patched|fixed)|修改了?|更新了?|创建了?|新增了?|编辑了?)\s*(?:(?:an?|the|new|file|to|in)\s+)*(`?)([\w@~./-]*\w\.[A-Za-z]\w{0,5})(`?)(?:[\s,.;:)，。]|$)",
+        r"(?i)(?:\b(?:changed|edited|updated|modified|rewrote|refactored|extended|created|added|wrote|patched|fixed)|修改了?|更新了?|创建了?|新增了?|编辑了?)\s*(?:(?:an?|the|new|file|to|in)\s+)*(`?)([\w@~./-]*\w\.[A-Za-z]\w{0,5})(`?)(?:[\s,.;:)，。]|$)",
     )
 });
 
@@ -116,7 +107,6 @@ impl<'a> Evidence<'a> {
         self.messages.iter().chain(&self.behind).copied()
     }
 
-    /// The digest of all that is known.
     pub(super) fn digest(&self) -> Digest {
         self.earlier.clone().merged(Digest::from_messages(self.all()))
     }
@@ -125,9 +115,7 @@ impl<'a> Evidence<'a> {
 /// The claims of a summary that the record of the evidence contradicts, each once, at most `CONTRADICTIONS_MAX`.
 pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradiction> {
     let digest = evidence.digest();
-    let mut record = Record::default();
-    let turns = statements::turns(&digest);
-    record.read(&digest, &turns);
+    let (record, _) = Record::from_digest(&digest);
     let judge =
         Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
@@ -146,14 +134,14 @@ fn claims(summary: &str) -> Vec<String> {
     let body = lists::strip_tags(&cleaned);
     let mut claims = Vec::new();
     let mut is_open = false;
-    for line in text::prose(&body) {
-        let plain = text::plain(line.text);
-        let is_title = line.lead == Lead::Plain && plain.trim().ends_with([':', '：']);
-        if line.lead == Lead::Heading || is_title && plain.chars().count() <= TITLE_CHARS_MAX {
+    for (lead, line) in text::prose(&body) {
+        let plain = text::plain(line);
+        let is_title = lead == Lead::Plain && plain.trim().ends_with([':', '：']);
+        if lead == Lead::Heading || is_title && plain.chars().count() <= TITLE_CHARS_MAX {
             is_open = OPEN.is_match(&plain);
             continue;
         }
-        if is_open || line.lead == Lead::Unchecked || line.text.starts_with('<') {
+        if is_open || lead == Lead::Unchecked || line.starts_with('<') {
             continue;
         }
         claims.extend(text::sentences_of(&plain).into_iter().map(text::one_line));
@@ -183,7 +171,6 @@ impl<'a> Judge<'a> {
         Self { record, texts: None, uncommitted, knows_more: true }
     }
 
-    /// The fact that contradicts a sentence, if there is one.
     pub(super) fn judge(&self, words: &str) -> Option<FoundContradiction> {
         self.commit(words).or_else(|| {
             let plain = NOTHING_WRONG.replace_all(words, "");
@@ -198,28 +185,16 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// A commit that nobody named.
     fn commit(&self, words: &str) -> Option<FoundContradiction> {
-        let texts = self.texts.as_ref()?;
-        let near: Vec<_> = COMMIT.find_iter(words).map(|found| found.range()).collect();
-        for found in ID.find_iter(words) {
-            let id = found.as_str().to_ascii_lowercase();
-            let mixed =
-                id.bytes().any(|byte| byte.is_ascii_digit()) && id.bytes().any(|byte| byte.is_ascii_lowercase());
-            let gap = |word: &std::ops::Range<usize>| {
-                word.start.saturating_sub(found.end()).max(found.start().saturating_sub(word.end))
-            };
-            let is_word = !words[..found.start()].ends_with(['-', '/', ':', '#', '.', '_'])
-                && !words[found.end()..].starts_with(['-', '/', ':', '@', '_']);
-            if mixed && is_word && near.iter().any(|word| gap(word) <= NEAR_BYTES) && !texts.contains(&id[..ID_PREFIX])
-            {
-                return Some((ContradictionKind::Commit, format!("No message of the history names `{id}`"), None));
-            }
-        }
-        None
+        let texts = self.texts.as_ref().filter(|_| COMMIT.is_match(words))?;
+        let ids = ID.captures_iter(words).map(|found| found[1].to_ascii_lowercase());
+        let is_mixed = |id: &String| {
+            id.bytes().any(|byte| byte.is_ascii_digit()) && id.bytes().any(|byte| byte.is_ascii_lowercase())
+        };
+        let unknown = ids.filter(is_mixed).find(|id| !texts.contains(&id[..ID_PREFIX]))?;
+        Some((ContradictionKind::Commit, format!("No message of the history names `{unknown}`"), None))
     }
 
-    /// A check that is said to pass although its last run failed.
     fn check(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
@@ -241,10 +216,9 @@ impl<'a> Judge<'a> {
         if self.record.checks.all.iter().any(|other| passed(&other)) {
             return None;
         }
-        Some((ContradictionKind::Check, check.failure(), Some(check.at)))
+        Some((ContradictionKind::Check, check.stated(), Some(check.at)))
     }
 
-    /// A number of passed tests that no last run printed.
     fn count(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
@@ -263,11 +237,9 @@ impl<'a> Judge<'a> {
         if tests.iter().any(printed) || !is_one || !passed(newest) {
             return None;
         }
-        let history = format!("{} passed ({})", newest.named(), text::code(&newest.output_line));
-        Some((ContradictionKind::Check, history, Some(newest.at)))
+        Some((ContradictionKind::Check, newest.stated(), Some(newest.at)))
     }
 
-    /// Changes that are said to be committed although they were made after the last commit.
     fn committed(&self, words: &str) -> Option<FoundContradiction> {
         let newest = self.uncommitted.last()?;
         if !COMMITTED.is_match(words) {
@@ -283,7 +255,6 @@ impl<'a> Judge<'a> {
         Some((ContradictionKind::Commit, history, file.changed_at))
     }
 
-    /// A file that is said to be changed although nothing touched it.
     fn file(&self, words: &str) -> Option<FoundContradiction> {
         // A writer with its own context may speak of work before the session.
         let found = CHANGED.captures(words).filter(|_| !self.record.files.changed.is_empty())?;
@@ -302,10 +273,7 @@ impl<'a> Judge<'a> {
 
 fn texts_of(evidence: &Evidence<'_>) -> String {
     let mut texts = evidence.texts.join("\n");
-    for words in evidence.earlier.entries.iter().flat_map(|entry| entry.body.texts()) {
-        texts.push('\n');
-        texts.push_str(words);
-    }
+    texts.push_str(&evidence.earlier.to_json());
     for part in evidence.all().flat_map(|source| &source.message.parts) {
         texts.push('\n');
         texts.push_str(words_of(&part.body));
@@ -334,7 +302,6 @@ fn is_test(command: &str) -> bool {
     ["test", "spec", "jest", "mocha", "tox"].iter().any(|word| command.contains(word))
 }
 
-/// The text of a part.
 fn words_of(body: &PartBody) -> &str {
     match body {
         PartBody::Text(words) | PartBody::Reasoning(words) => words,

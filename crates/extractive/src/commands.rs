@@ -1,11 +1,10 @@
 //! Commands and their outputs: the purpose of a command, its outcome, and the decisive line of its output.
 
-use super::text;
+use super::text::{self, pattern};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Purpose of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Purpose {
     /// Checks the work: a test, a build, a lint.
     Verify,
@@ -15,12 +14,8 @@ pub(super) enum Purpose {
     Change,
     /// Runs a program whose result or failure is relevant.
     Run,
-    /// Only reads.
+    #[default]
     Inspect,
-}
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("a fixed pattern")
 }
 
 static VERIFY: LazyLock<Regex> = LazyLock::new(|| {
@@ -46,9 +41,10 @@ static RECORD: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The exit status of a failed command, in an output.
-pub(super) static EXIT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\bexit(?:ed)?(?: with)?[ _]?(?:code|status)?[: >]+([1-9]\d*)\b"));
+/// The last line of a command that somebody, or a limit of time, stopped.
+static STOPPED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)^\W*(?:command (?:was )?(?:aborted|timed out|interrupted|cancelled)|request interrupted by user)")
+});
 
 /// Signs of failure in the output of a check whose exit status is unknown.
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
@@ -57,7 +53,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         |npm\ (?:ERR!|error)|^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|^\*\*\ \(
         |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|(?i:compilation\ failed)
         |\bBUILD\ FAILURE\b|^\S+\.\w{1,5}:\d+:(?:\d+:)?\ (?:error|undefined|cannot|fatal|[EF]\d)
-        |:\s+No\ such\ file\ or\ directory",
+        |:\s+No\ such\ file\ or\ directory|(?i:\bexit(?:ed)?(?:\ with)?[\ _]?(?:code|status)?[:\ >]+[1-9]\d*\b)",
     )
 });
 
@@ -96,6 +92,10 @@ static RESULT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
+
+pub(super) fn was_stopped(output: &str) -> bool {
+    output.trim_end().lines().next_back().is_some_and(|line| STOPPED.is_match(line))
+}
 
 /// The commands that a command line runs one after the other, without here-documents, changes of folder, variables and
 /// redirections.
@@ -213,26 +213,15 @@ pub(super) fn folder(command: &str) -> Option<&str> {
 
 /// True if an output reports a failure although its tool call completed.
 pub(super) fn reports_failure(output: &str) -> bool {
-    let tail = tail(output, 6_000);
-    EXIT.is_match(tail) || FAILURE.is_match(tail)
+    FAILURE.is_match(tail(output, 6_000))
 }
 
-/// The end of a text, at most `limit` bytes.
 pub(super) fn tail(text: &str, limit: usize) -> &str {
-    let mut start = text.len().saturating_sub(limit);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(limit))..]
 }
 
-/// The beginning of a text, at most `limit` bytes.
 pub(super) fn head(text: &str, limit: usize) -> &str {
-    let mut end = text.len().min(limit);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(limit)]
 }
 
 /// The line of an output that states the error. Banners come before it and verdicts after it; neither states the error.
@@ -270,7 +259,6 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
 }
 
-/// True for a command that pushes commits.
 pub(super) fn pushes(part: &str) -> bool {
     let mut words = part.split_whitespace().take_while(|word| !word.starts_with(['"', '\'']));
     !words.any(|word| word == "commit") && part.split_whitespace().any(|word| word == "push")

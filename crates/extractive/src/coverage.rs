@@ -8,23 +8,17 @@ use super::text::is_wide;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// Factor of the worth of a word for each time that it was said.
-const AGAIN: f64 = 0.25;
-
-/// Number of times after which a word adds nothing.
-const SAID_MAX: u8 = 3;
-
-/// Worth of names and numbers, and of paths and identifiers of programs, relative to other words.
+/// Worth of names and numbers, and of paths and identifiers of programs, relative to other words; the power of the
+/// rarity of a word in its worth, and the factor of that for each time that it was said, up to a maximum.
 const NAME_WORTH: f64 = 1.3;
 const PATH_WORTH: f64 = 2.0;
-
-/// Power of the rarity of a word in its worth.
 const RARITY_POWER: f64 = 2.0;
+const AGAIN: f64 = 0.25;
+const SAID_MAX: u8 = 3;
 
-/// Maximum number of statements with a word that can show that one of them replaces another.
+/// Maximum number of statements with a word that can show that one of them replaces another, minimum number of such
+/// words, and their share of the worth of the shorter statement, in percent.
 const SHARED_BY_MAX: usize = 40;
-
-/// Minimum number of such words, and their share of the worth of the shorter statement, in percent.
 const SHARED_WORDS_MIN: usize = 2;
 const SHARED_PERCENT: f64 = 50.0;
 
@@ -92,10 +86,13 @@ impl Coverage {
     /// The worth that a text would add, with a factor for words that no other text has.
     pub(super) fn gain(&self, terms: &[u32], single: f64) -> f64 {
         let factor = |term: usize| if self.uses[term] == 1 { single } else { 1.0 };
-        terms.iter().map(|term| self.worth[*term as usize] * factor(*term as usize) * self.left(*term)).sum()
+        let left = |term: usize| match self.said[term] {
+            SAID_MAX.. => 0.0,
+            said => AGAIN.powi(i32::from(said)),
+        };
+        terms.iter().map(|term| *term as usize).map(|term| self.worth[term] * factor(term) * left(term)).sum()
     }
 
-    /// Counts a text as said.
     pub(super) fn say(&mut self, terms: &[u32]) {
         for term in terms {
             let said = &mut self.said[*term as usize];
@@ -103,15 +100,8 @@ impl Coverage {
         }
     }
 
-    fn left(&self, term: u32) -> f64 {
-        match self.said[term as usize] {
-            SAID_MAX.. => 0.0,
-            said => AGAIN.powi(i32::from(said)),
-        }
-    }
-
-    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or, with
-    /// `alike`, of both on average.
+    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or,
+    /// with `alike`, of both on average.
     pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
         let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
         for (position, terms) in texts.iter().enumerate() {

@@ -4,14 +4,15 @@
 //! neighbouring ranges are merged into the digest of both, so that a summary that replaces another one is made from the
 //! originals of both ranges, and costs no more for a longer session.
 
+use super::checks::Outcome;
 use super::commands;
 use super::shape::is_prose;
 use super::text;
-use super::tools::{self, Kind, ToolUse};
+use super::tools::{self, ToolUse};
 use longhand_core::policy::calls::Calls;
 use longhand_core::policy::plan::slot;
 use longhand_model::Revision;
-use longhand_model::mark::{Words, WordsStance};
+use longhand_model::mark::Words;
 use longhand_model::message::{MessageKind, Role};
 use longhand_model::part::{PartBody, ResultStatus};
 use longhand_model::view::SourceMessage;
@@ -23,8 +24,8 @@ const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
 const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
 
-/// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an output in
-/// prose, in bytes; and of the beginning and the end of another output, beside the line that decides.
+/// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an
+/// output in prose, in bytes; and of the beginning and the end of another output, beside the line that decides.
 const TEXT_BYTES_MAX: usize = 24_000;
 const CHANGE_BYTES_MAX: usize = 6_000;
 const OUTPUT_HEAD_BYTES: usize = 1_200;
@@ -49,36 +50,23 @@ pub(super) struct Entry {
     pub(super) body: Body,
 }
 
-/// Its content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Body {
     /// A text with the role of a user, as it was sent.
     Typed(String),
-    /// A text of an agent.
     Said(String),
     /// A summary that somebody else wrote of this range.
     Summary(String),
-    /// A tool call.
     Call(Box<Call>),
 }
 
-/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Call {
-    pub(super) tool: String,
     pub(super) usage: ToolUse,
-    /// None while there is no result.
-    pub(super) end: Option<End>,
+    /// None while there is no result, and of a call that somebody stopped.
+    pub(super) outcome: Option<Outcome>,
     /// The parts of its output that decide.
     pub(super) output: String,
-}
-
-/// The end of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum End {
-    Completed,
-    Failed,
-    Interrupted,
 }
 
 impl Digest {
@@ -98,11 +86,13 @@ impl Digest {
                     (PartBody::ToolCall(call), _) => {
                         let result = by_call.get(&part.id).map(|answer| answer.result);
                         let usage = tools::understand(&call.tool, &call.input_json);
-                        let keeps = if usage.kind == Kind::Read { OUTPUT_HEAD_BYTES } else { usize::MAX };
                         Body::Call(Box::new(Call {
-                            tool: call.tool.clone(),
-                            output: result.map(|result| deciding_parts(&result.output, keeps)).unwrap_or_default(),
-                            end: result.map(|result| End::from_status(result.status)),
+                            output: result.map(|result| deciding_parts(&result.output)).unwrap_or_default(),
+                            outcome: result.and_then(|result| match result.status {
+                                ResultStatus::Completed => Some(Outcome::Passed),
+                                ResultStatus::Error => Some(Outcome::Failed),
+                                ResultStatus::Interrupted => None,
+                            }),
                             usage: shortened(usage),
                         }))
                     }
@@ -155,11 +145,6 @@ impl Digest {
         Self { words: words.clone(), ..self }
     }
 
-    /// True if a client struck the words of an entry's message.
-    pub(super) fn is_struck(&self, entry: &Entry) -> bool {
-        self.words.get(&entry.revision) == Some(&WordsStance::Struck)
-    }
-
     /// The form in which a digest is stored.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -187,19 +172,6 @@ impl Digest {
 }
 
 impl Body {
-    /// Everything that it says.
-    pub(super) fn texts(&self) -> Vec<&str> {
-        match self {
-            Self::Typed(words) | Self::Said(words) | Self::Summary(words) => vec![words],
-            Self::Call(call) => {
-                let touched = call.usage.touches.iter().flat_map(|touch| [&touch.path, &touch.added, &touch.removed]);
-                let whole = touched.chain(&call.usage.command).chain([&call.output, &call.usage.about]);
-                whole.map(String::as_str).collect()
-            }
-        }
-    }
-
-    /// Its class and its size in bytes.
     fn size(&self) -> (usize, usize) {
         const AROUND: usize = 64;
         match self {
@@ -215,16 +187,6 @@ impl Body {
     }
 }
 
-impl End {
-    fn from_status(status: ResultStatus) -> Self {
-        match status {
-            ResultStatus::Completed => Self::Completed,
-            ResultStatus::Error => Self::Failed,
-            ResultStatus::Interrupted => Self::Interrupted,
-        }
-    }
-}
-
 /// A text of at most `limit` bytes: a longer one without its middle.
 fn bounded(words: &str, limit: usize) -> String {
     let words = text::clean(words);
@@ -235,8 +197,7 @@ fn bounded(words: &str, limit: usize) -> String {
 }
 
 /// A tool call without the middle of long texts.
-fn shortened(usage: ToolUse) -> ToolUse {
-    let mut usage = usage;
+fn shortened(mut usage: ToolUse) -> ToolUse {
     for touch in &mut usage.touches {
         touch.added = commands::head(&touch.added, CHANGE_BYTES_MAX).to_owned();
         touch.removed = commands::head(&touch.removed, CHANGE_BYTES_MAX).to_owned();
@@ -246,16 +207,13 @@ fn shortened(usage: ToolUse) -> ToolUse {
 }
 
 /// The beginning and the end of an output, and the line between them that states the error.
-fn deciding_parts(output: &str, limit: usize) -> String {
+fn deciding_parts(output: &str) -> String {
     let output = text::clean(output);
     if is_prose(&output) {
         return commands::head(&output, PROSE_BYTES_MAX).to_owned();
     }
-    if output.len() <= limit.min(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) {
+    if output.len() <= OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES {
         return output.into_owned();
-    }
-    if limit < usize::MAX {
-        return commands::head(&output, limit).to_owned();
     }
     let (head, tail) = (commands::head(&output, OUTPUT_HEAD_BYTES), commands::tail(&output, OUTPUT_TAIL_BYTES));
     match commands::deciding(&output).filter(|line| commands::reports_failure(&output) && !tail.contains(line.as_str()))

@@ -6,36 +6,44 @@ use super::text;
 use super::tools::{FileEffect, Kind};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of new lines kept of a file, the newest: no summary quotes more.
+/// Maximum numbers of new lines, and of settings, kept of a file, the newest: no summary quotes more; maximum length of
+/// a quoted line, in characters; and minimum number of words in a phrase that people read, among code.
 const LINES_MAX: usize = 80;
-
-/// Maximum length of a quoted line, in characters.
 const LINE_CHARS_MAX: usize = 150;
+const PHRASE_WORDS_MIN: usize = 4;
 
-/// A new line of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    /// Its text, on one line.
     pub(super) text: String,
     /// The step that added it.
     pub(super) step: usize,
 }
 
 impl Line {
-    /// Its importance: names of programs and exact values, 0 for other long lines.
-    pub(super) fn importance(&self) -> usize {
+    /// Its importance: names of programs, exact values and, among code, words that people read; 0 for other long lines.
+    pub(super) fn importance(&self, is_code: bool) -> usize {
         // A comment is no state.
-        if ["//", "/*", "* ", "<!--"].iter().any(|mark| self.text.starts_with(mark)) {
+        if ["//", "/*", "* ", "<!--", "#"].iter().any(|mark| self.text.starts_with(mark)) {
             return 0;
         }
+        let is_phrase = |words: &str| words.split(' ').filter(|word| is_plain(word)).count() >= PHRASE_WORDS_MIN;
+        let is_read = is_code && self.text.split(['"', '\'', '<', '>', '{', '}', '(', ')', '=']).any(is_phrase);
         let is_exact = self.text.contains(['"', '\'', '#', '=', ':']) || self.text.bytes().any(|b| b.is_ascii_digit());
         let is_name = |word: &&str| {
             let inner = word.trim_matches(['_', '.']);
             inner.contains(['_', '.']) || inner.chars().skip(1).any(char::is_uppercase)
         };
         let words = self.text.split(|letter: char| !letter.is_alphanumeric() && !"_.".contains(letter));
-        2 * words.filter(is_name).count() + usize::from(is_exact && self.text.chars().count() <= LINE_CHARS_MAX / 2)
+        let exact = usize::from(is_exact && self.text.chars().count() <= LINE_CHARS_MAX / 2);
+        2 * words.filter(is_name).count() + exact + 6 * usize::from(is_read)
     }
+}
+
+/// True for a word of a language, and not of a program.
+fn is_plain(word: &str) -> bool {
+    let word = word.trim_end_matches(['.', ',', '!', '?', ':']);
+    word.len() > 1 && word.chars().all(|letter| letter.is_lowercase())
+        || word.chars().all(char::is_alphabetic) && word.len() > 3
 }
 
 /// A setting whose value changed: a name and a short value on one line.
@@ -43,19 +51,13 @@ impl Line {
 pub(super) struct Setting {
     pub(super) name: String,
     pub(super) value: String,
-    /// The values that it had, oldest first.
-    pub(super) before: Vec<String>,
-    /// Position of its last change.
     pub(super) at: i64,
 }
 
-/// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     pub(super) path: String,
-    /// The settings in it that changed, in the order of their first change.
     pub(super) settings: Vec<Setting>,
-    /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
     pub(super) changed_at: Option<i64>,
     pub(super) is_new: bool,
@@ -66,8 +68,12 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name that
-    /// stands twice no value is known.
+    pub(super) fn is_code(&self) -> bool {
+        !["md", "mdx", "txt", "rst", "adoc"].iter().any(|ending| self.path.ends_with(&format!(".{ending}")))
+    }
+
+    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name
+    /// that stands twice no value is known.
     fn set(&mut self, touch: &FileEffect, at: i64) {
         let (removed, added) = (settings(&touch.removed), settings(&touch.added));
         let stays = |name: &str| match (removed.get(name), added.get(name)) {
@@ -79,19 +85,20 @@ impl File {
         for setting in &mut self.settings {
             let value = added.get(setting.name.as_str()).copied().flatten();
             if let Some(value) = value.filter(|value| *value != setting.value) {
-                setting.before.push(std::mem::replace(&mut setting.value, value.to_owned()));
-                setting.at = at;
+                (setting.value, setting.at) = (value.to_owned(), at);
             }
         }
         let values = added.iter().filter_map(|(name, value)| Some((*name, removed.get(name).copied()??, (*value)?)));
-        let mut changed: Vec<(&str, &str, &str)> = values.filter(|(_, before, value)| before != value).collect();
+        let changed = values.filter(|(_, before, value)| before != value).map(|(name, _, value)| (name, value));
+        let mut changed: Vec<(&str, &str)> = changed.collect();
         changed.sort_unstable();
-        for (name, before, value) in changed {
+        for (name, value) in changed {
             if self.settings.iter().all(|one| one.name != name) {
-                let (name, value, before) = (name.to_owned(), value.to_owned(), vec![before.to_owned()]);
-                self.settings.push(Setting { name, value, before, at });
+                self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), at });
             }
         }
+        let surplus = self.settings.len().saturating_sub(LINES_MAX);
+        self.settings.drain(..surplus);
     }
 }
 
@@ -121,18 +128,17 @@ fn setting(line: &str) -> Option<(&str, &str)> {
     (is_name && is_value && is_short).then_some((name, value))
 }
 
-/// The files of a history.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     /// The changed files, in the order of their first change.
     pub(super) changed: Vec<File>,
     by_path: HashMap<String, usize>,
-    /// Position of the newest change.
+    /// The same by base name, newest last.
+    by_name: HashMap<String, Vec<usize>>,
     pub(super) changed_at: Option<i64>,
 }
 
 impl Files {
-    /// Adds a change.
     pub(super) fn change(&mut self, touch: &FileEffect, at: i64, step: usize) {
         let is_whole = touch.kind == Kind::Write;
         self.changed_at = Some(at);
@@ -148,13 +154,11 @@ impl Files {
         } else {
             file.lines.retain(|line| !old.contains(&line.text) || new.contains(&line.text));
         }
-        if !removed.trim().is_empty() && !removed.trim().contains('\n') {
-            file.lines.retain(|line| !line.text.contains(removed.trim()));
-        }
+        let is_code = file.is_code();
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
         for line in added.lines().map(quoted) {
             let line = Line { text: line, step };
-            if !old.contains(&line.text) && line.importance() > 0 && known.insert(line.text.clone()) {
+            if !old.contains(&line.text) && line.importance(is_code) > 0 && known.insert(line.text.clone()) {
                 file.lines.push(line);
             }
         }
@@ -166,7 +170,9 @@ impl Files {
     pub(super) fn forget(&mut self, path: &str, deleted_at: Option<i64>) {
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
-        let found = exact.or_else(|| self.changed.iter().rposition(|file| file.path.ends_with(&ending)));
+        let named = self.by_name.get(text::base_name(path)).map_or(&[][..], Vec::as_slice);
+        let inside = || named.iter().rev().copied().find(|at| self.changed[*at].path.ends_with(&ending));
+        let found = exact.or_else(inside);
         let file = match (found, deleted_at) {
             (Some(position), _) => &mut self.changed[position],
             (None, Some(_)) => self.file(path),
@@ -177,13 +183,13 @@ impl Files {
         (file.is_gone, file.deleted_at) = (true, deleted_at);
     }
 
-    /// The entry of a changed file, created if it is new.
     pub(super) fn file(&mut self, path: &str) -> &mut File {
         let path = text::one_line(&text::clean(path));
         let path = path.strip_prefix("./").unwrap_or(&path);
         let next = self.changed.len();
         let position = *self.by_path.entry(path.to_owned()).or_insert(next);
         if position == next {
+            self.by_name.entry(text::base_name(path).to_owned()).or_default().push(position);
             self.changed.push(File { path: path.to_owned(), ..File::default() });
         }
         &mut self.changed[position]

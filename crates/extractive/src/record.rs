@@ -1,16 +1,17 @@
 //! The record of a history: tasks, steps, checks and changes, each with its last state.
 //!
-//! A digest is read once, in order. Facts are kept by their subject (a check, a line of a file, a list of tasks), so that
-//! the newest fact about a subject counts. Positions (`at`) are indexes of messages.
+//! A digest is read once, in order. Facts are kept by their subject (a check, a line of a file, a list of tasks), so
+//! that the newest fact about a subject counts. Positions (`at`) are indexes of messages.
 
 use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
-use super::digest::{Body, Call, Digest, End};
+use super::digest::{Body, Call, Digest};
 use super::files::Files;
 use super::runs::Runs;
-use super::statements::{Turn, is_nudge};
+use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::{self, Kind, ToolUse};
+use longhand_model::mark::WordsStance;
 use regex::Regex;
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -19,7 +20,7 @@ use std::sync::LazyLock;
 const STEP_CHARS_MAX: usize = 360;
 
 /// A question to the user with its answer, as agents print them.
-static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
+static ANSWER: LazyLock<Regex> = LazyLock::new(|| text::pattern(r#""([^"]+)"="([^"]*)""#));
 
 #[derive(Debug, Clone)]
 pub(super) struct Commit {
@@ -58,7 +59,6 @@ pub(super) struct Record {
     pub(super) checks: Checks,
     /// Commands that ran several times, and figures that were measured.
     pub(super) runs: Runs,
-    /// What a person answered to tools.
     pub(super) replies: Vec<Reply>,
     pub(super) todos: Vec<tools::Task>,
     pub(super) pushed_at: Option<i64>,
@@ -69,37 +69,35 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads a digest with its texts.
-    pub(super) fn read(&mut self, digest: &Digest, turns: &[Turn]) {
-        self.length = digest.length;
-        let mut turns = turns.iter().peekable();
+    /// The facts of a digest, and its texts.
+    pub(super) fn from_digest(digest: &Digest) -> (Self, Vec<Turn>) {
+        let texts = statements::turns(digest);
+        let mut record = Self { length: digest.length, ..Self::default() };
+        let mut turns = texts.iter().peekable();
         for entry in &digest.entries {
             while let Some(turn) = turns.next_if(|turn| turn.at <= entry.at) {
                 match turn.typed {
                     true if is_nudge(&turn.text) => {}
-                    true => self.asked_at = Some(turn.at),
-                    false => self.add_reply(turn.at, &turn.text),
+                    true => record.asked_at = Some(turn.at),
+                    false => record.add_reply(turn.at, &turn.text),
                 }
             }
-            match &entry.body {
-                Body::Call(call) => {
-                    let replies = self.replies.len();
-                    self.act(entry.at, call);
-                    if digest.is_struck(entry) {
-                        self.replies.truncate(replies);
-                    }
+            if let Body::Call(call) = &entry.body {
+                let replies = record.replies.len();
+                record.act(entry.at, call);
+                if digest.words.get(&entry.revision) == Some(&WordsStance::Struck) {
+                    record.replies.truncate(replies);
                 }
-                Body::Typed(_) | Body::Said(_) | Body::Summary(_) => {}
             }
         }
+        (record, texts)
     }
 
-    /// Reads a text of the model.
     fn add_reply(&mut self, at: i64, words: &str) {
         self.replied_at = Some(at);
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
-        let last = lines.last().map(|line| text::one_line(&text::plain(line.text))).unwrap_or_default();
+        let last = lines.last().map(|line| text::one_line(&text::plain(line.1))).unwrap_or_default();
         self.steps.push(ModelStep { at, words: text::clip(&last, STEP_CHARS_MAX) });
     }
 
@@ -112,18 +110,14 @@ impl Record {
         self.steps.len() - 1
     }
 
-    /// Reads a tool call with its result.
     fn act(&mut self, at: i64, entry: &Call) {
-        let Call { usage: call, end, output, .. } = entry;
+        let Call { usage: call, outcome, output } = entry;
+        let outcome = *outcome;
         self.acted_at = Some(at);
         let step = self.step(at);
-        self.keep_tasks(call);
-        let outcome = match end {
-            Some(End::Completed) => Some(Outcome::Passed),
-            Some(End::Failed) => Some(Outcome::Failed),
-            // A run that somebody stopped has no outcome.
-            Some(End::Interrupted) | None => None,
-        };
+        if !call.tasks.is_empty() {
+            self.todos.clone_from(&call.tasks);
+        }
         if outcome == Some(Outcome::Failed) && output.contains("doesn't want to proceed") {
             let answer = output.split_once("the user said:").map_or("", |(_, answer)| answer.trim());
             if !answer.is_empty() {
@@ -133,17 +127,18 @@ impl Record {
             return;
         }
         if outcome == Some(Outcome::Passed) && !output.starts_with("Error") {
-            let changes = call.touches.iter().filter(|touch| matches!(touch.kind, Kind::Edit | Kind::Write));
-            changes.for_each(|touch| self.files.change(touch, at, step));
+            for touch in call.touches.iter().filter(|touch| matches!(touch.kind, Kind::Edit | Kind::Write)) {
+                self.runs.edited();
+                self.files.change(touch, at, step);
+            }
         }
-        match (&call.command, call.kind) {
-            (Some(command), _) => self.run(at, command, outcome, output),
-            (None, Kind::Ask) => self.add_answers(at, call, output),
-            (None, _) => {}
+        match &call.command {
+            Some(command) => self.run(at, command, outcome, output),
+            None if call.kind == Kind::Ask => self.add_answers(at, call, output),
+            None => {}
         }
     }
 
-    /// Reads the answers to a tool that asks the user.
     fn add_answers(&mut self, at: i64, call: &ToolUse, output: &str) {
         let shown = |words: &str| text::one_line(&text::clean(words));
         let reply = |question: &str, answer: &str| Reply {
@@ -151,36 +146,41 @@ impl Record {
             question: text::clip(&shown(question), 160),
             answer: shown(answer),
         };
-        let pairs: Vec<Reply> = ANSWER
-            .captures_iter(output)
-            .map(|pair| reply(&pair[1], &pair[2]))
-            .filter(|reply| !reply.answer.is_empty())
-            .collect();
+        let pairs = ANSWER.captures_iter(output).map(|pair| reply(&pair[1], &pair[2]));
+        let pairs: Vec<Reply> = pairs.filter(|reply| !reply.answer.is_empty()).collect();
         if pairs.is_empty() && !output.trim().is_empty() {
             self.replies.push(reply(&call.about, output));
         }
         self.replies.extend(pairs);
     }
 
-    /// Reads a command line with its outcome.
     fn run(&mut self, at: i64, command: &str, outcome: Option<Outcome>, output: &str) {
         let parts = commands::simple(command);
         let folder = commands::folder(command).unwrap_or_default();
-        let relevant: Vec<(&str, Purpose)> = parts
-            .iter()
-            .map(|part| (part.as_str(), commands::purpose(part)))
-            .filter(|(_, purpose)| *purpose != Purpose::Inspect)
-            .collect();
+        let purposes = parts.iter().map(|part| (part.as_str(), commands::purpose(part)));
+        let relevant: Vec<(&str, Purpose)> = purposes.filter(|(_, purpose)| *purpose != Purpose::Inspect).collect();
         let verifies = relevant.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
         // A program may print anything; only the output of a check is trusted to report a failure by its text.
         let reports = relevant.iter().any(|(_, purpose)| *purpose != Purpose::Run);
         let hides_failure = reports && commands::reports_failure(output);
         // Of a command in the background no outcome is known.
         let Some(outcome) = outcome.filter(|_| !output.contains("background with ID: ")) else {
+            if let ([(part, purpose)], None) = (relevant.as_slice(), outcome) {
+                self.runs.stop(part, *purpose, at);
+            }
             return relevant.iter().for_each(|(part, _)| self.checks.forget(part, folder));
         };
         let outcome = if hides_failure { Outcome::Failed } else { outcome };
-        self.runs.count(&relevant, outcome, output, at);
+        if let ([(part, purpose)], true) = (relevant.as_slice(), commands::was_stopped(output)) {
+            self.runs.stop(part, *purpose, at);
+            return self.checks.forget(part, folder);
+        }
+        let failure = (outcome == Outcome::Failed).then(|| commands::deciding(output).unwrap_or_default());
+        self.runs.count(&relevant, failure.as_deref(), output, at);
+        self.runs.print(&parts, output, at);
+        if let [(part, _)] = relevant.as_slice() {
+            self.runs.follow(part, folder, failure.as_deref(), at);
+        }
         if outcome != Outcome::Passed {
             // Of a line with one check that one failed: whatever prepares it is no check.
             let verifying: Vec<&str> =
@@ -221,7 +221,6 @@ impl Record {
         }
     }
 
-    /// Reads a command that records work: a push, a merge request, a commit.
     fn recorded(&mut self, at: i64, part: &str, output: &str) {
         if commands::pushes(part) {
             self.pushed_at = Some(at);
@@ -232,26 +231,17 @@ impl Record {
         }
         for (branch, id, subject) in commits {
             let name = if id.is_empty() { &subject } else { &id };
-            if !self.commit_ids.insert(name.clone()) {
-                continue;
+            if self.commit_ids.insert(name.clone()) {
+                self.commits.push(Commit { at, id, branch, subject });
             }
-            self.commits.push(Commit { at, id, branch, subject });
         }
     }
 
-    /// Adds the outcome of a command; the last run counts.
     fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, purpose: Purpose) {
         let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
         let verifies = purpose == Purpose::Verify;
         let check = Check { command, folder, outcome, output_line: String::new(), at, verifies };
         self.checks.end(check, output);
-    }
-
-    /// Updates the list of tasks.
-    fn keep_tasks(&mut self, call: &ToolUse) {
-        if !call.tasks.is_empty() {
-            self.todos.clone_from(&call.tasks);
-        }
     }
 
     /// The importance of a position by its age: 1 at the end, and halved by each quarter of the history that follows

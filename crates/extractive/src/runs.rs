@@ -1,29 +1,28 @@
 //! Commands that ran several times: how the work is started, called and looked at, and the figures measured last.
 
-use super::checks::Outcome;
 use super::commands::{self, Purpose};
 use super::text;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum length of a command that is remembered, in characters.
+/// Maximum length of a command that is remembered, in characters; and maximum numbers, the newest, of subjects, of
+/// failures that are followed, and of commands that ended one.
 const COMMAND_CHARS_MAX: usize = 240;
-
-/// Maximum number of subjects, the newest.
 const HANDLED_MAX: usize = 600;
+const FAILING_MAX: usize = 20;
+const FIXES_MAX: usize = 2;
 
 /// Verbs of commands that end a subject.
 const ENDS: [&str; 8] = ["close", "delete", "remove", "rm", "uninstall", "resolve", "stop", "kill"];
 
-/// A command with its runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     pub(super) command: String,
-    /// Number of its runs, and of those that failed.
+    /// Number of its runs, and of those that failed. It has none if somebody stopped each of them.
     pub(super) count: usize,
     pub(super) failed: usize,
-    /// True if the last of them passed.
     pub(super) passes: bool,
-    /// The line that states its newest failure.
+    /// True if it changed subjects, and is told with them.
+    pub(super) has_subjects: bool,
     pub(super) failure: String,
     /// The line with a figure that it printed last.
     pub(super) figure: String,
@@ -37,42 +36,44 @@ pub(super) struct HandledSubject {
     /// The command without its subjects.
     pub(super) command: String,
     pub(super) subject: String,
-    /// True if it ended it.
     pub(super) ends: bool,
     pub(super) at: i64,
 }
 
-/// The commands of a history.
+/// A failure that ended without an edit, by other commands.
+#[derive(Debug, Clone)]
+pub(super) struct Fix {
+    pub(super) command: String,
+    pub(super) failure: String,
+    /// The first commands that passed before it passed too.
+    pub(super) by: Vec<String>,
+    pub(super) at: i64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// The changes of subjects, in order.
+    /// What other commands ended, and the failures that nothing ended so far.
+    pub(super) fixes: Vec<Fix>,
+    failing: Vec<Fix>,
+    /// The newest line that a program printed about a subject that it had ended.
+    pub(super) printed: HashMap<String, (i64, String)>,
+    /// The changes of subjects, in order, and the subjects that each program ended.
     handled: Vec<HandledSubject>,
-    /// In the order of their first run.
+    ended: HashMap<String, HashSet<String>>,
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
 }
 
 impl Runs {
-    /// Counts the parts of a command line with its outcome.
-    pub(super) fn count(&mut self, parts: &[(&str, Purpose)], outcome: Outcome, output: &str, at: i64) {
-        let relevant = parts.iter().filter(|(_, purpose)| *purpose != Purpose::Inspect);
-        for (part, purpose) in relevant {
-            let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
-            if *purpose == Purpose::Change && outcome == Outcome::Passed {
-                self.handle(&command, at);
-            }
-            let next = self.all.len();
-            let position = *self.by_command.entry(command.clone()).or_insert(next);
-            if position == next {
-                let (failure, figure) = (String::new(), String::new());
-                let purpose = *purpose;
-                self.all.push(Run { command, count: 0, failed: 0, passes: false, failure, figure, purpose, at });
-            }
-            let run = &mut self.all[position];
-            (run.count, run.at, run.passes) = (run.count + 1, at, outcome == Outcome::Passed);
-            if outcome == Outcome::Failed {
+    /// Counts the relevant parts of a command line with its outcome, and the line that states its failure.
+    pub(super) fn count(&mut self, parts: &[(&str, Purpose)], failure: Option<&str>, output: &str, at: i64) {
+        for (part, purpose) in parts {
+            let has_subjects = *purpose == Purpose::Change && failure.is_none() && self.handle(part, at);
+            let run = self.run(part, *purpose);
+            (run.count, run.at, run.passes, run.has_subjects) = (run.count + 1, at, failure.is_none(), has_subjects);
+            if let Some(failure) = failure {
                 run.failed += 1;
-                run.failure = text::clip(&commands::deciding(output).unwrap_or_default(), 160);
+                run.failure = text::clip(failure, 160);
             }
             let has_number = |line: &&str| {
                 line.contains(|letter: char| letter.is_ascii_digit()) && line.contains(char::is_alphabetic)
@@ -80,6 +81,65 @@ impl Runs {
             let figures = output.lines().rev().take(40).find(has_number).filter(|_| *purpose == Purpose::Run);
             if let Some(line) = figures.filter(|_| parts.len() == 1) {
                 run.figure = text::clip(&text::one_line(&text::clean(line)), 160);
+            }
+        }
+    }
+
+    /// Keeps that somebody stopped a command, unless one of its runs came to its end.
+    pub(super) fn stop(&mut self, part: &str, purpose: Purpose, at: i64) {
+        let run = self.run(part, purpose);
+        run.at = if run.count == 0 { at } else { run.at };
+    }
+
+    fn run(&mut self, part: &str, purpose: Purpose) -> &mut Run {
+        let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
+        let next = self.all.len();
+        let position = *self.by_command.entry(command.clone()).or_insert(next);
+        if position == next {
+            self.all.push(Run { command, purpose, ..Run::default() });
+        }
+        &mut self.all[position]
+    }
+
+    /// Forgets failures of checks: an edit may end them.
+    pub(super) fn edited(&mut self) {
+        self.failing.retain(|failing| commands::purpose(&failing.command) != Purpose::Verify);
+    }
+
+    /// Follows a failure until its command passes.
+    pub(super) fn follow(&mut self, part: &str, folder: &str, failure: Option<&str>, at: i64) {
+        let shown = text::clip(&commands::shown(part), COMMAND_CHARS_MAX / 2);
+        let command = if folder.is_empty() { shown } else { format!("{shown} in {folder}") };
+        let known = self.failing.iter().position(|failing| failing.command == command);
+        match (failure, known) {
+            (Some(failure), None) => {
+                let failure = text::clip(failure, 160);
+                self.failing.push(Fix { command, failure, by: Vec::new(), at });
+                let surplus = self.failing.len().saturating_sub(FAILING_MAX);
+                self.failing.drain(..surplus);
+            }
+            (Some(_), Some(known)) => self.failing[known].by.clear(),
+            (None, known) => {
+                let fix = known.map(|known| self.failing.remove(known));
+                self.fixes.extend(fix.filter(|fix| !fix.by.is_empty()));
+                let open = self.failing.iter_mut().filter(|failing| failing.by.len() < FIXES_MAX);
+                open.for_each(|failing| failing.by.push(command.clone()));
+            }
+        }
+    }
+
+    /// Keeps what programs print about the subjects that they ended.
+    pub(super) fn print(&mut self, parts: &[String], output: &str, at: i64) {
+        const LINES_MAX: usize = 400;
+        const WORDS_MAX: usize = 6;
+        const LINE_CHARS_MAX: usize = 80;
+        let programs: HashSet<&str> = parts.iter().filter_map(|part| part.split_whitespace().next()).collect();
+        let ended: Vec<&HashSet<String>> = programs.iter().filter_map(|program| self.ended.get(*program)).collect();
+        for line in output.lines().take(if ended.is_empty() { 0 } else { LINES_MAX }) {
+            let mut words = line.split_whitespace().take(WORDS_MAX).map(|word| word.trim_end_matches([':', ',']));
+            if let Some(subject) = words.find(|word| ended.iter().any(|subjects| subjects.contains(*word))) {
+                let line = text::clip(&text::one_line(&text::clean(line)), LINE_CHARS_MAX);
+                self.printed.insert(subject.to_owned(), (at, line));
             }
         }
     }
@@ -94,8 +154,9 @@ impl Runs {
         last
     }
 
-    /// Keeps what a command changed.
-    fn handle(&mut self, command: &str, at: i64) {
+    /// Keeps the subjects that a command changed; false if it has none.
+    fn handle(&mut self, part: &str, at: i64) -> bool {
+        let command = text::clip(&commands::shown(part), COMMAND_CHARS_MAX);
         let words: Vec<&str> = command.split_whitespace().collect();
         let is_subject = |at: &usize| {
             let word = words[*at];
@@ -106,9 +167,13 @@ impl Runs {
         };
         let (subjects, others): (Vec<usize>, Vec<usize>) = (0..words.len()).partition(is_subject);
         let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
-        for subject in subjects.into_iter().map(|at| words[at]) {
-            let ends = others.iter().any(|word| ENDS.contains(word));
-            self.handled.push(HandledSubject { command: others.join(" "), subject: subject.to_owned(), ends, at });
+        let ends = others.iter().any(|word| ENDS.contains(word));
+        for subject in subjects.iter().map(|at| words[*at].to_owned()) {
+            if ends {
+                self.ended.entry(words[0].to_owned()).or_default().insert(subject.clone());
+            }
+            self.handled.push(HandledSubject { command: others.join(" "), subject, ends, at });
         }
+        !subjects.is_empty()
     }
 }

@@ -18,22 +18,17 @@ pub(super) fn is_prose(output: &str) -> bool {
                 && (words.count() >= 4 || line.chars().filter(|letter| is_wide(*letter)).count() > 8)
     };
     let said = lines.iter().filter(says).count();
-    let points = lines.iter().filter(|line| line.trim_end().ends_with(['.', ':', '。', '：', '`', ')'])).count();
-    lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len() && 4 * points >= lines.len()
+    lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len()
 }
 
 /// True for a line of a log, of a table or of code: few of its characters are letters, it is indented, or a terminal
 /// padded it.
 pub(super) fn is_machine_made(line: &str) -> bool {
     const LETTERS_PERCENT_MIN: usize = 75;
-    const WORD_CHARS_MAX: usize = 160;
     let all = line.trim().chars().count();
     let letters =
         line.trim().chars().filter(|letter| letter.is_alphabetic() || matches!(letter, ' ' | ',' | '.')).count();
     let is_indented = line.starts_with('\t') || line.starts_with("    ");
     let is_padded = line.ends_with("  ") || line.trim().contains("    ");
-    let is_code = line.trim_end().ends_with(['{', '}', ';', '>']);
-    let is_one_word =
-        line.split_whitespace().any(|word| word.chars().count() > WORD_CHARS_MAX && !word.contains(is_wide));
-    100 * letters < LETTERS_PERCENT_MIN * all || is_indented || is_padded || is_code || is_one_word
+    100 * letters < LETTERS_PERCENT_MIN * all || is_indented || is_padded
 }

@@ -10,33 +10,28 @@ use regex::Regex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// Maximum length of a statement, in characters.
-pub(super) const STATEMENT_CHARS: usize = 420;
-
-/// Length up to which a text is one statement, and up to which sentences of a longer one are, in characters. Statements of
-/// one text share a line, so that small ones cost little and leave out what lies between them.
+/// Lengths, in characters: the maximum of a statement; up to which a text is one statement, and up to which sentences
+/// of a longer one are; and the maximum of the head of a line that names its speaker or its date. Statements of one
+/// text share a line, so that small ones cost little and leave out what lies between them.
+const STATEMENT_CHARS: usize = 420;
 const WHOLE_CHARS: usize = 90;
 const RUN_CHARS: usize = 60;
+const HEAD_CHARS_MAX: usize = 48;
 
-/// Number of lines in a row that look like output from which they are pasted.
+/// Numbers of lines in a row that look like output from which they are pasted, and of requests with a line at their
+/// head or foot from which that is part of a wrapping; and the maximum number of words of a text that answers.
 const PASTED_LINES_MIN: usize = 4;
-
-/// Number of requests with a line at their head or foot from which that is part of a wrapping.
 const WRAPPED_MIN: usize = 3;
-
-/// Maximum number of words of a text that answers what was said before it.
 const ANSWER_WORDS_MAX: usize = 5;
+
+/// A line that only separates texts.
+static SEPARATOR: LazyLock<Regex> = LazyLock::new(|| text::pattern(r"(?m)^[ \t]*={3,}[ \t]*$"));
 
 /// The path of a picture, which agents put where a person attached it.
 static PICTURE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?i)'(?:/|~/)[^'\n]+\.(?:png|jpe?g|gif|webp)'|(?:^|\s)/\S+/\S+\.(?:png|jpe?g|gif|webp)\b"#)
-        .expect("a fixed pattern")
+    text::pattern(r#"(?i)'(?:/|~/)[^'\n]+\.(?:png|jpe?g|gif|webp)'|(?:^|\s)/\S+/\S+\.(?:png|jpe?g|gif|webp)\b"#)
 });
 
-/// Maximum length of the head of a line that names its speaker or its date, in characters.
-const HEAD_CHARS_MAX: usize = 48;
-
-/// A text of a person or an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Turn {
     pub(super) at: i64,
@@ -47,7 +42,6 @@ pub(super) struct Turn {
     pub(super) ends_turn: bool,
     /// The end of the agent's text that a person's short text answers.
     pub(super) answers: Option<String>,
-    /// True if a client wants its words to stay.
     pub(super) kept: bool,
     /// True if a client wants its words in no summary. It was said nevertheless, so that none before it is the newest.
     pub(super) struck: bool,
@@ -57,22 +51,18 @@ impl Turn {
     pub(super) fn new(at: i64, typed: bool, text: String) -> Self {
         Self { at, typed, text, ends_turn: false, answers: None, kept: false, struck: false }
     }
-
-    /// Its statements, in order.
-    pub(super) fn pieces(&self) -> Vec<(usize, String)> {
-        pieces(&self.text)
-    }
 }
 
-/// The outputs of tools in prose and the summaries of others, each with its position; a file can be read again. Of several
-/// that are the same in their first line, the last one counts.
+/// The outputs of tools in prose and the summaries of others, each with its position; a file can be read again. Of
+/// several that are the same in their first line, the last one counts.
 pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
     let mut texts: Vec<(i64, &str)> = Vec::new();
     for entry in &digest.entries {
         let text = match &entry.body {
             Body::Summary(text) => text,
             Body::Call(call)
-                if !matches!(call.usage.kind, Kind::Read | Kind::Edit | Kind::Write | Kind::Ask)
+                if call.usage.touches.is_empty()
+                    && call.usage.kind != Kind::Ask
                     && call.usage.command.as_deref().is_none_or(commands::prints_texts)
                     && is_prose(&call.output) =>
             {
@@ -80,30 +70,14 @@ pub(super) fn printed_texts(digest: &Digest) -> Vec<(i64, &str)> {
             }
             _ => continue,
         };
-        texts.extend(parts(text).into_iter().map(|part| (entry.at, part)));
+        let parts = SEPARATOR.split(text).filter(|part| !part.trim().is_empty());
+        texts.extend(parts.map(|part| (entry.at, part)));
     }
     let mut seen = HashSet::new();
     texts.reverse();
     texts.retain(|(_, text)| seen.insert(text.trim_start().lines().next().unwrap_or_default().trim()));
     texts.reverse();
     texts
-}
-
-/// The parts of a text between lines that only separate.
-fn parts(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut start, mut end) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        let mark = line.trim();
-        if mark.len() >= 3 && mark.bytes().all(|letter| letter == b'=') {
-            parts.push(&text[start..end]);
-            start = end + line.len();
-        }
-        end += line.len();
-    }
-    parts.push(&text[start..]);
-    parts.retain(|part| !part.trim().is_empty());
-    parts
 }
 
 /// The texts of a digest, in order, with what clients struck and keep of those of people.
@@ -131,53 +105,36 @@ pub(super) fn turns(digest: &Digest) -> Vec<Turn> {
     turns
 }
 
-/// The texts of a digest, in order.
 fn spoken(digest: &Digest) -> Vec<Turn> {
-    let printed = printed_lines(digest);
     let mut turns: Vec<Turn> = Vec::new();
-    // True if the last entry was a text of an agent.
-    let mut replied = false;
-    for entry in &digest.entries {
+    for (number, entry) in digest.entries.iter().enumerate() {
         let (typed, words) = match &entry.body {
             Body::Typed(words) => (true, text::spoken(words)),
             Body::Said(words) => (false, words.clone()),
-            Body::Call(_) | Body::Summary(_) => {
-                replied = false;
-                continue;
-            }
+            Body::Call(_) | Body::Summary(_) => continue,
         };
-        if !words.chars().any(char::is_alphanumeric) {
-            continue;
+        if words.chars().any(char::is_alphanumeric) {
+            let next = digest.entries.get(number + 1).map(|entry| &entry.body);
+            let ends_turn = !typed && matches!(next, None | Some(Body::Typed(_)));
+            turns.push(Turn { ends_turn, ..Turn::new(entry.at, typed, words) });
         }
-        if let Some(last) = turns.last_mut().filter(|last| typed && replied && !last.typed) {
-            last.ends_turn = true;
-        }
-        turns.push(Turn::new(entry.at, typed, words));
-        replied = !typed;
-    }
-    if let Some(last) = turns.last_mut().filter(|last| replied && !last.typed) {
-        last.ends_turn = true;
     }
     unwrap(&mut turns);
     for turn in turns.iter_mut().filter(|turn| turn.typed) {
-        turn.text = without_pasted(&turn.text, &printed);
+        turn.text = without_pasted(&turn.text);
     }
     for position in 1..turns.len() {
-        if let ([.., before], [turn, ..]) = turns.split_at_mut(position)
-            && turn.typed
-            && before.ends_turn
-            && has_at_most(&turn.text, ANSWER_WORDS_MAX)
-            && !turn.text.starts_with('/')
-        {
-            turn.answers = proposal(&before.text, is_nudge(&turn.text));
+        let (before, turn) = (&turns[position - 1], &turns[position]);
+        if turn.typed && before.ends_turn && has_at_most(&turn.text, ANSWER_WORDS_MAX) && !turn.text.starts_with('/') {
+            turns[position].answers = proposal(&before.text, is_nudge(&turn.text));
         }
     }
     turns.retain(|turn| !turn.typed || turn.answers.is_some() || says_something(&turn.text));
     turns
 }
 
-/// True for a person's text that is more than one word to go on, or a command of the agent. A word with digits or joints
-/// is a value.
+/// True for a person's text that is more than one word to go on, or a command of the agent. A word with digits or
+/// joints is a value.
 fn says_something(words: &str) -> bool {
     let words = words.trim();
     let is_value = words.contains(|letter: char| letter.is_ascii_digit() || "._-#".contains(letter));
@@ -201,8 +158,8 @@ fn proposal(words: &str, or_statement: bool) -> Option<String> {
     const PROPOSAL_CHARS_MAX: usize = 320;
     let lines = text::prose(words);
     let tail = &lines[lines.len().saturating_sub(8)..];
-    let asked = tail.iter().rfind(|line| line.text.ends_with(['?', '？'])).or(tail.last().filter(|_| or_statement))?;
-    let plain = text::one_line(&text::plain(asked.text));
+    let asked = tail.iter().rfind(|line| line.1.ends_with(['?', '？'])).or(tail.last().filter(|_| or_statement))?;
+    let plain = text::one_line(&text::plain(asked.1));
     let sentences = text::sentences_of(&plain);
     let mut from = sentences.len().checked_sub(1)?;
     // A short question refers to the sentence before it.
@@ -212,19 +169,16 @@ fn proposal(words: &str, or_statement: bool) -> Option<String> {
     Some(text::clip(&sentences[from..].join(" "), PROPOSAL_CHARS_MAX))
 }
 
-/// Removes what recurs at the head or the foot of requests and is no request. The first request keeps it, because it may
-/// be a rule.
+/// Removes what recurs at the head or the foot of requests and is no request. The first request keeps it, because it
+/// may be a rule.
 fn unwrap(turns: &mut [Turn]) {
-    let lines_of = |words: &str| -> Vec<String> {
-        words.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
-    };
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut wrapped = 0;
     for turn in turns.iter().filter(|turn| turn.typed) {
-        let lines: HashSet<String> = lines_of(&turn.text).into_iter().collect();
-        wrapped += usize::from(lines.len() > 1);
+        let lines: HashSet<&str> = turn.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if lines.len() > 1 {
-            lines.into_iter().for_each(|line| *counts.entry(line).or_default() += 1);
+            wrapped += 1;
+            lines.into_iter().for_each(|line| *counts.entry(line.to_owned()).or_default() += 1);
         }
     }
     let recurs = |line: &str| counts.get(line).is_some_and(|count| *count >= WRAPPED_MIN && 2 * count >= wrapped);
@@ -246,24 +200,13 @@ fn unwrap(turns: &mut [Turn]) {
     }
 }
 
-/// Lines that tools printed; a person who quotes one did not type it.
-fn printed_lines(digest: &Digest) -> HashSet<&str> {
-    const LINE_BYTES_MIN: usize = 24;
-    let outputs = digest.entries.iter().filter_map(|entry| match &entry.body {
-        Body::Call(call) => Some(call.output.as_str()),
-        _ => None,
-    });
-    outputs.flat_map(str::lines).map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN).collect()
-}
-
 /// A person's text without code blocks and runs of lines that a program wrote.
-fn without_pasted(words: &str, printed: &HashSet<&str>) -> String {
+fn without_pasted(words: &str) -> String {
     let words = PICTURE.replace_all(words, "…");
     let lines: Vec<&str> = words.lines().filter(|line| !line.trim().is_empty()).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     lines.iter().for_each(|line| *counts.entry(line).or_default() += 1);
-    let is_pasted = |line: &&str| is_machine_made(line) || printed.contains(line.trim()) || counts[line] > 1;
-    let pasted: Vec<bool> = lines.iter().map(is_pasted).collect();
+    let pasted: Vec<bool> = lines.iter().map(|line| is_machine_made(line) || counts[line] > 1).collect();
     // Beside a run of such lines, single ones are pasted too.
     let has_run = pasted.chunk_by(|one, next| one == next).any(|run| run[0] && run.len() >= PASTED_LINES_MIN);
     let mut fenced = false;
@@ -281,16 +224,16 @@ fn without_pasted(words: &str, printed: &HashSet<&str>) -> String {
     if text.chars().any(char::is_alphanumeric) { text } else { words.trim().to_owned() }
 }
 
-/// A short text whole, a long one in runs of sentences, with their numbers: neighbours follow each other. The head of a line that names a speaker or a date stays with each
-/// of its runs.
+/// A short text whole, a long one in runs of sentences, with their numbers: neighbours follow each other. The head of a
+/// line that names a speaker or a date stays with each of its runs.
 pub(super) fn pieces(words: &str) -> Vec<(usize, String)> {
     let line_count = words.lines().filter(|line| !line.trim().is_empty()).count();
     if line_count <= 1 && words.chars().count() <= WHOLE_CHARS {
         return vec![(0, text::one_line(words))];
     }
     let mut pieces: Vec<String> = Vec::new();
-    for line in text::prose(words) {
-        let line = text::one_line(&text::plain(line.text));
+    for (_, line) in text::prose(words) {
+        let line = text::one_line(&text::plain(line));
         let head = head_of(&line).to_owned();
         let mut run = String::new();
         for sentence in text::sentences_of(&line) {

@@ -3,13 +3,12 @@
 //! Agents name their tools differently; common to them are a path, a command or a list of tasks in the input, and a
 //! verb in the name.
 
+use longhand_core::policy::Topic;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Effect of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Kind {
-    Read,
     /// Creates a file, or replaces all of it.
     Write,
     /// Changes a part of a file.
@@ -21,21 +20,11 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Progress of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) enum Progress {
-    #[default]
-    Pending,
-    Active,
-    Done,
-    Dropped,
-}
-
-/// A task of a to-do list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) text: String,
-    pub(super) progress: Progress,
+    /// The topic of its state: done, in progress, or a next step.
+    pub(super) topic: Topic,
 }
 
 /// The effect of a call on one file.
@@ -49,7 +38,6 @@ pub(super) struct FileEffect {
     pub(super) added: String,
 }
 
-/// A parsed tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolUse {
     pub(super) kind: Kind,
@@ -70,10 +58,8 @@ const ADDED_KEYS: &str =
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command"];
 const LIST_KEYS: &[&str] = &["todos", "plan", "tasks", "items", "todo_list", "steps"];
 const TASK_KEYS: &[&str] = &["content", "step", "text", "title", "subject", "task", "description"];
-const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
 const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
-const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
 const ASKERS: &[&str] = &["question", "elicit", "followup"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
@@ -129,7 +115,7 @@ fn kind_of(name: &str, has_path: bool, command: Option<&str>, is_patch: bool) ->
         && !command.contains(' ')
     {
         return match command {
-            "view" => Kind::Read,
+            "view" => Kind::Other,
             "create" => Kind::Write,
             _ => Kind::Edit,
         };
@@ -143,10 +129,6 @@ fn kind_of(name: &str, has_path: bool, command: Option<&str>, is_patch: bool) ->
         Kind::Write
     } else if name.starts_with("ask") || has_verb(ASKERS) {
         Kind::Ask
-    } else if has_verb(SEARCHERS) {
-        Kind::Other
-    } else if has_path && has_verb(READERS) {
-        Kind::Read
     } else {
         Kind::Other
     }
@@ -174,21 +156,22 @@ fn tasks_of(input: &Value) -> Vec<Task> {
         return Vec::new();
     };
     let read = |entry: &Value| {
-        let progress = progress_of(entry)?;
+        let topic = topic_of(entry)?;
         let text = TASK_KEYS.iter().find_map(|key| entry.get(*key).and_then(Value::as_str))?;
-        Some(Task { text: text.to_owned(), progress })
+        Some(Task { text: text.to_owned(), topic })
     };
     list.iter().filter_map(read).collect()
 }
 
-fn progress_of(entry: &Value) -> Option<Progress> {
+/// None for a task that was dropped.
+fn topic_of(entry: &Value) -> Option<Topic> {
     let status = entry.get("status").or_else(|| entry.get("state")).and_then(Value::as_str)?;
-    Some(match status.to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
-        "completed" | "complete" | "done" | "finished" | "closed" => Progress::Done,
-        "in_progress" | "active" | "doing" | "running" | "started" => Progress::Active,
-        "cancelled" | "canceled" | "dropped" | "deleted" | "skipped" => Progress::Dropped,
-        _ => Progress::Pending,
-    })
+    match status.to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
+        "completed" | "complete" | "done" | "finished" | "closed" => Some(Topic::Done),
+        "in_progress" | "active" | "doing" | "running" | "started" => Some(Topic::InProgress),
+        "cancelled" | "canceled" | "dropped" | "deleted" | "skipped" => None,
+        _ => Some(Topic::NextSteps),
+    }
 }
 
 /// The files of a patch in the form `*** Update File: path`, with the lines it removes and adds.

@@ -4,7 +4,7 @@ use super::compose::{Budget, Form};
 use super::digest::Digest;
 use super::file_lists::file_lists;
 use super::record::Record;
-use super::statements::{self, Turn};
+use super::statements;
 use super::{compose, lines};
 use longhand_core::policy::SplitTurn;
 use longhand_core::policy::summary::SummaryInput;
@@ -47,7 +47,7 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
     let has_history = !input.messages.is_empty() || input.previous.is_some();
     let least = |form: Form<'_>| compose::frame(form, budget);
     let form = Form::from_rules(&input.rules);
-    let front_form = form.headings(&rule.sections);
+    let front_form = Form { sections: &rule.sections, root: None, ..form };
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
         let messages = input.messages.iter().chain(&input.split_turn);
@@ -67,35 +67,16 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
 
 /// The digest of what a summary of this input covers: its messages, and what the summary before it covers.
 pub fn digest(input: &SummaryInput) -> Digest {
-    let messages = Digest::from_messages(input.messages.iter().chain(&input.split_turn));
-    let digest = match earlier(input) {
-        Some(earlier) => earlier.merged(messages),
-        None => messages,
-    };
-    digest.with_words(&input.words)
+    digest_of(input, input.messages.iter().chain(&input.split_turn), true)
 }
 
-/// The digest of what the previous summary covers; its text, if no digest of the originals is at hand.
-fn earlier(input: &SummaryInput) -> Option<Digest> {
-    let of_originals = input.previous_digest.as_deref().and_then(Digest::from_json);
-    of_originals.or_else(|| input.previous.as_deref().map(|text| Digest::default().with_summary(text)))
-}
-
-/// The facts and the texts of an input. With `carries` it includes what the previous summary covers.
-pub(super) fn read_input<'a>(
-    input: &SummaryInput,
-    messages: impl Iterator<Item = &'a SourceMessage>,
-    carries: bool,
-) -> (Record, Vec<Turn>, Digest) {
-    let mut digest = Digest::from_messages(messages);
-    if carries && let Some(earlier) = earlier(input) {
-        digest = earlier.merged(digest);
-    }
-    digest = digest.with_words(&input.words);
-    let turns = statements::turns(&digest);
-    let mut record = Record::default();
-    record.read(&digest, &turns);
-    (record, turns, digest)
+/// The digest of messages. With `carries` it includes what the previous summary covers: by its text, if no digest of
+/// the originals is at hand.
+fn digest_of<'a>(input: &SummaryInput, messages: impl Iterator<Item = &'a SourceMessage>, carries: bool) -> Digest {
+    let of_originals = || input.previous_digest.as_deref().and_then(Digest::from_json);
+    let of_text = || input.previous.as_deref().map(|text| Digest::default().with_summary(text));
+    let earlier = if carries { of_originals().or_else(of_text) } else { None };
+    earlier.unwrap_or_default().merged(Digest::from_messages(messages)).with_words(&input.words)
 }
 
 fn history<'a>(
@@ -105,7 +86,8 @@ fn history<'a>(
     carries: bool,
     budget: Budget<'_>,
 ) -> String {
-    let (record, turns, digest) = read_input(input, messages, carries);
+    let digest = digest_of(input, messages, carries);
+    let (record, turns) = Record::from_digest(&digest);
     let printed = statements::printed_texts(&digest);
     compose::compose(form, budget, lines::lines(&record, &turns, &printed, budget.chars()), &input.instructions)
 }

@@ -55,8 +55,11 @@ fn of_checks() -> Vec<Case> {
         Case {
             name: "a run that somebody stopped has no outcome",
             talk: talk().tool("bash", json!({"command": "npm test"}), ResultStatus::Interrupted, "Command aborted"),
-            expected: &[("Blocked", "- (none)")],
-            silent: &["passed", "failed"],
+            expected: &[
+                ("Blocked", "- (none)"),
+                ("In Progress", "Stopped before its end, and not run since: `npm test`"),
+            ],
+            silent: &["passed", "failed", "Ran last"],
         },
     ]
 }
@@ -86,10 +89,9 @@ fn of_work() -> Vec<Case> {
             ),
             expected: &[
                 ("Done", "Commit `1a2b3c4` on `main`: first"),
-                ("Key Decisions", "`a.py`: `def first(): return 1`"),
+                ("Relevant Files", "`a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
-                ("Next Steps", "Commit the changes"),
             ],
             silent: &["Not committed: `a.py`"],
         },
@@ -102,22 +104,22 @@ fn of_work() -> Vec<Case> {
             silent: &["`tmp_probe.js` (new)", "probe here"],
         },
         Case {
-            name: "why something is done stands with what came of it",
+            name: "why something was done stands by itself, without what it announces, and what came of it under its file",
             talk: edited(
-                talk()
-                    .fails("bash", json!({"command": "mix test"}), "** (RuntimeError) lazy_html is required")
-                    .model("Need `lazy_html` as a test dependency because the test helper parses with it."),
+                talk().fails("bash", json!({"command": "mix test"}), "** (RuntimeError) lazy_html is required").model(
+                    "Need `lazy_html` as a test dependency because the test helper parses with it. So let me add it:",
+                ),
                 "/w/p/mix.exs",
                 "x",
                 "{:lazy_html, \">= 0.1.0\", only: :test}",
             )
             .runs("mix test", "5 tests, 0 failures")
             .model("The tests run now, and the page is covered by five of them."),
-            expected: &[(
-                "Key Decisions",
-                "because the test helper parses with it. → `mix.exs`: `{:lazy_html, \">= 0.1.0\", only: :test}`",
-            )],
-            silent: &[],
+            expected: &[
+                ("Key Decisions", "- Need `lazy_html` as a test dependency because the test helper parses with it.\n"),
+                ("Relevant Files", "- `mix.exs`: `{:lazy_html, \">= 0.1.0\", only: :test}`\n"),
+            ],
+            silent: &["let me add it", "→"],
         },
     ]
 }
@@ -327,7 +329,8 @@ fn facts_are_found_where_a_later_summary_expects_them() {
     let words = of_words().into_iter().chain(of_others()).chain(of_findings());
     for case in of_checks().into_iter().chain(of_work()).chain(of_state()).chain(words) {
         let text = case.talk.summary();
-        let missing = case.expected.iter().filter(|(heading, words)| !section(&text, heading).contains(words));
+        let says = |heading, words| format!("{}\n", section(&text, heading)).contains(words);
+        let missing = case.expected.iter().filter(|(heading, words)| !says(heading, words));
         let missing = missing.map(|(heading, words)| format!("{heading} does not say {words}"));
         let stale = case
             .silent

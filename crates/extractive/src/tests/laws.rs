@@ -281,7 +281,8 @@ proptest! {
         prop_assert!(places.is_sorted(), "{places:?}\n{text}");
     }
 
-    /// Where not all that people typed fits, its pieces stand word for word and in order, those of one text in one line.
+    /// Where not all that people typed fits, its pieces stand word for word and in order, those of one text in one
+    /// line.
     #[test]
     fn pieces_of_what_people_typed_are_word_for_word(
         said in proptest::collection::vec(proptest::collection::vec(plain_words(), 2..7), 6..20), budget_tokens in 120_i64..320,

@@ -1,11 +1,16 @@
 //! What has another state now than before, and the newest words and commands.
 
 use super::{Talk, assert_says};
-use crate::extract;
+use crate::checks::{Check, Checks, Outcome};
+use crate::commands::Purpose;
+use crate::files::{Files, Line};
 use crate::lines::lines;
+use crate::record::Record;
+use crate::runs::Runs;
 use crate::statements::printed_texts;
-use crate::write::read_input;
+use crate::{digest, extract};
 use longhand_core::policy::summary::SummaryInput;
+use longhand_model::part::ResultStatus;
 use serde_json::json;
 
 /// An edit of the colours of a page.
@@ -59,13 +64,13 @@ fn texts_of_many_parts_are_read_at_once() {
     let output =
         |call: usize| -> String { (0..900).map(|part| format!("- {:05}:\n- x\n===\n", 900 * call + part)).collect() };
     let talk = (0..30).fold(Talk::default().user("go"), |talk, call| talk.runs("bd show quay", &output(call)));
-    let (_, _, digest) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
-    let printed = printed_texts(&digest);
+    let read = digest(&talk.clone().input("longhand@1"));
+    let printed = printed_texts(&read);
     assert_eq!(printed.len(), 27_000);
     // What is printed again counts once.
     let talk = talk.runs("bd show quay", &output(2));
-    let (_, _, digest) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
-    let again = printed_texts(&digest);
+    let read = digest(&talk.clone().input("longhand@1"));
+    let again = printed_texts(&read);
     assert_eq!((again.len(), again.last().map(|(at, _)| *at)), (27_000, Some(61)));
 }
 
@@ -73,7 +78,7 @@ fn texts_of_many_parts_are_read_at_once() {
 fn the_newest_subjects_of_commands_are_told() {
     let close = |talk: Talk, number: usize| talk.runs(&format!("bd close quay.{number}; bd sync /{number}"), "closed");
     let talk = (0..1_500).fold(Talk::default().user("go"), close).runs("bd close quay.7", "closed");
-    let (record, turns, _) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let (record, turns) = Record::from_digest(&digest(&talk.input("longhand@1")));
     let lines = lines(&record, &turns, &[], 10_000);
     let told = |words: &str| lines.iter().filter(|item| item.head.starts_with(words)).count();
     assert_eq!((told("Ran `bd close` on"), told("Ran")), (600, 912));
@@ -105,12 +110,7 @@ fn the_last_change_of_each_entry_of_a_tracker_is_told() {
         .runs("bd update quay.1 --status in_progress", "updated")
         .runs("bd update quay.2 --status in_progress", "updated")
         .runs("bd close quay.1", "closed")
-        .tool(
-            "bash",
-            json!({"command": "bd close quay.2"}),
-            longhand_model::part::ResultStatus::Error,
-            "no such entry",
-        );
+        .tool("bash", json!({"command": "bd close quay.2"}), ResultStatus::Error, "no such entry");
     let text = talk.summary();
     assert_says(&text, "Done", "Ran `bd close` on `quay.1`");
     assert_says(&text, "Done", "Ran `bd update --status in_progress` on `quay.2`");
@@ -153,4 +153,151 @@ fn the_newest_words_and_commands_are_told() {
         "The agent said last: Got it. The package of the terminal has another interface than the agent expects. Its changes \
          were never committed.",
     );
+}
+
+/// A failure, other commands, and the same command that passes.
+fn until(talk: Talk, failing: &str, line: &str, by: &[&str]) -> Talk {
+    let talk = talk.fails("bash", json!({"command": failing}), line);
+    by.iter().fold(talk, |talk, command| talk.runs(command, "ok")).runs(failing, "ok")
+}
+
+#[test]
+fn what_ended_a_failure_is_told_unless_an_edit_may_have_ended_it() {
+    let talk = || Talk::default().user("work on the quay");
+    let failed = "** (RuntimeError) lazy_html is required";
+    let fix = "`mix test` failed (`** (RuntimeError) lazy_html is required`) until this ran: ";
+    let text = until(talk(), "mix test", failed, &["mix deps.get", "ls", "mix compile", "mix format"]).summary();
+    assert_says(&text, "Critical Context", &format!("{fix}`mix deps.get` · `mix compile`"));
+    assert!(!text.contains(&format!("{fix}`mix deps.get` · `mix compile` ·")), "the first two say it: {text}");
+    // What passed before the failure came again did not end it.
+    let again = talk().fails("bash", json!({"command": "mix test"}), failed).runs("mix compile", "ok");
+    let text = until(again, "mix test", failed, &["mix deps.get"]).summary();
+    assert_says(&text, "Critical Context", &format!("{fix}`mix deps.get`"));
+    assert!(!text.contains("until this ran: `mix compile`"), "{text}");
+    for folder in ["", "cd web && "] {
+        let command = format!("{folder}git push");
+        let text = until(talk(), &command, "fatal: no upstream", &["git push -u origin quay"]).summary();
+        let place = if folder.is_empty() { "`git push`" } else { "`git push in web`" };
+        assert_says(
+            &text,
+            "Critical Context",
+            &format!("{place} failed (`fatal: no upstream`) until this ran: `git push -u origin quay`"),
+        );
+    }
+    // An edit may end the failure of a check, but not that of another command.
+    for (command, is_told) in [("mix test", false), ("git push", true)] {
+        let talk = talk().fails("bash", json!({"command": command}), "fatal: no upstream");
+        let text = colours(talk, "rim: 1", "rim: 2").runs("mix deps.get", "ok").runs(command, "ok").summary();
+        assert_eq!(text.contains("until this ran"), is_told, "{command}: {text}");
+    }
+    let alone = until(talk(), "mix test", failed, &[]).summary();
+    assert!(!alone.contains("until this ran"), "{alone}");
+}
+
+#[test]
+fn a_command_that_somebody_stopped_is_told_until_it_runs_to_its_end() {
+    let told = "Stopped before its end, and not run since:";
+    let serve = json!({"command": "./serve --port 8123"});
+    let stops = |talk: Talk, status: ResultStatus, output: &str| talk.tool("bash", serve.clone(), status, output);
+    for (status, output) in [
+        (ResultStatus::Interrupted, "listening"),
+        (ResultStatus::Error, "listening\nCommand timed out after 120s"),
+        (ResultStatus::Completed, "listening\n[Request interrupted by user]"),
+    ] {
+        let talk = stops(Talk::default().user("look at the quay"), status, output);
+        let text = talk.clone().summary();
+        assert_says(&text, "In Progress", &format!("{told} `./serve --port 8123`"));
+        assert!(!text.contains("failed") && !text.contains("Ran"), "{text}");
+        // It is told once, and not if any of its runs came to its end.
+        let twice = stops(talk.clone(), status, output).summary();
+        assert_says(&twice, "In Progress", &format!("{told} `./serve --port 8123`"));
+        let ended = stops(talk.runs("./serve --port 8123", "listening"), status, output).summary();
+        assert!(!ended.contains(told), "{ended}");
+    }
+}
+
+#[test]
+fn an_ended_entry_that_is_printed_later_is_told() {
+    let told = "Ended before, but printed later as:";
+    let talk = Talk::default()
+        .user("work on the quay")
+        .runs("bd show quay.2", "quay.2: open")
+        .runs("bd close quay.2", "closed quay.2")
+        .runs("bd update quay.3 --status in_progress", "updated");
+    let text = talk.clone().summary();
+    assert!(!text.contains(told), "{text}");
+    let listed = talk.clone().runs("bd list", "quay.1 closed\n- quay.2: open, 1 note\nquay.3 in_progress").summary();
+    assert_says(&listed, "Done", &format!("{told} `- quay.2: open, 1 note`"));
+    assert!(!listed.contains("`quay.1 closed`") && !listed.contains("`quay.3 in_progress`"), "{listed}");
+    // Another program may mean another thing by the same word, and what is ended again is ended.
+    let other = talk.clone().runs("npm ls", "quay.2: open, 1 note").summary();
+    assert!(!other.contains(told), "{other}");
+    let again = talk.runs("bd list", "quay.2: open, 1 note").runs("bd close quay.2", "closed").summary();
+    assert!(!again.contains(told), "{again}");
+}
+
+#[test]
+fn lines_of_older_steps_stand_under_their_file() {
+    let add = |talk: Talk, path: &str, lines: &str| {
+        talk.works("edit", json!({"path": path, "oldText": "x", "newText": lines}), "ok")
+    };
+    let talk = add(
+        Talk::default().user("build the quay"),
+        "/w/quay/src/berths.rs",
+        "fn berth_of(ship: Ship) {\nfn depth_of(berth: Berth) {",
+    );
+    let talk = add(talk.model("The tide decides."), "/w/quay/src/tides.rs", "const TIDE_MAX: u32 = 7");
+    let talk = add(talk, "/w/quay/src/berths.rs", "fn crane_of(berth: Berth) {");
+    let text = talk.user("and now the office").summary();
+    let line =
+        "`src/berths.rs`: `fn berth_of(ship: Ship) {` · `fn depth_of(berth: Berth) {` · `fn crane_of(berth: Berth) {`";
+    let text = text.replace("`berths.rs`:", "`src/berths.rs`:");
+    assert_says(&text, "Relevant Files", line);
+}
+
+#[test]
+fn words_that_people_read_are_the_most_important_lines_of_code() {
+    let importance = |text: &str, is_code: bool| Line { text: text.to_owned(), step: 0 }.importance(is_code);
+    let phrase = "<p class=\"none\">No open notes for this project</p>";
+    let name = "let berth_of = tide_table.berth_of(ship);";
+    assert!(
+        importance(phrase, true) > importance(name, true),
+        "{} {}",
+        importance(phrase, true),
+        importance(name, true)
+    );
+    assert!(importance(phrase, false) < importance(name, false));
+    for comment in ["// No open notes for this project", "# No open notes for this project", "/* Notes */"] {
+        assert_eq!(importance(comment, true), 0, "{comment}");
+    }
+    let lines = (0..30).map(|number| format!("let berth_{number} = tide_of({number});\n"));
+    let lines = format!("{}{phrase}\n{}", lines.clone().collect::<String>(), lines.collect::<String>());
+    let edit = json!({"path": "/w/quay/page.heex", "oldText": "x", "newText": lines});
+    let text = Talk::default().user("build the page").works("edit", edit, "ok").summary();
+    assert_says(&text, "In Progress", "No open notes for this project");
+}
+
+/// Each would take minutes if a command were compared with all before it.
+#[test]
+fn many_commands_are_read_at_once() {
+    let (mut runs, mut checks, mut files) = (Runs::default(), Checks::default(), Files::default());
+    for at in 0..20_000_i64 {
+        let close = format!("bd close quay.{at}");
+        let command = format!("make part_{at}");
+        runs.count(&[(close.as_str(), Purpose::Change)], None, "closed", at);
+        runs.print(&[close], "quay.7: open\nquay.8: open", at);
+        runs.stop(&format!("./serve --port {at}"), Purpose::Run, at);
+        runs.follow(&command, "", (at % 2 == 0).then_some("error"), at);
+        let outcome = if at % 3 == 0 { Outcome::Passed } else { Outcome::Failed };
+        let (folder, output_line) = (String::new(), String::new());
+        checks.end(Check { command, folder, outcome, output_line, at, verifies: true }, "error: none");
+        files.forget(&format!("berth_{at}.rs"), Some(at));
+    }
+    assert_eq!((runs.all.len(), runs.handled().len(), runs.printed.len()), (40_000, 600, 2));
+    assert_eq!(runs.handled().last().map(|one| one.subject.as_str()), Some("quay.19999"));
+    assert_eq!((checks.all.len(), files.changed.len()), (20_000, 20_000));
+    // Of so many failures the newest are known.
+    let failed: Vec<i64> =
+        checks.all.iter().filter(|check| check.outcome == Outcome::Failed).map(|check| check.at).collect();
+    assert!(failed.len() == 60 && failed.contains(&19_999), "{failed:?}");
 }
