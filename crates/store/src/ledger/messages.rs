@@ -10,7 +10,7 @@ use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::draft::Draft;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Placement, Span};
+use crate::model::layout::{Layout, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
@@ -691,13 +691,16 @@ pub(crate) fn sources(
     at: Revision,
     bytes_max: usize,
 ) -> Result<Vec<SourceMessage>> {
-    let mut sources = Vec::new();
+    let mut found = Vec::new();
     let mut budget = Budget::of(bytes_max);
     for span in &layout.spans {
         match *span {
             Span::Placed { revision, placement } => {
-                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget)? {
-                    sources.push(source);
+                let segment = ancestry.owner_at(reader, revision)?;
+                let seen = segment.end.min(AsOf::At(at));
+                if let Some(row) = reader.one(by_revision(&segment, revision, seen))? {
+                    let row = filled(reader, vec![Found::from_row(&row, seen)?], seen, &mut budget)?;
+                    found.extend(row.into_iter().map(|row| (row, Some(placement))));
                 }
             }
             Span::Inline { first, last } => {
@@ -707,11 +710,11 @@ pub(crate) fn sources(
                     let segment = ancestry.segment_from(reader, from)?;
                     let class = [codec::message_class(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found = segment_rows(reader, &segment, (from, last), &class, Order::OldestFirst, limit, at)?;
-                    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
-                    let newest = found.last().map(|found| found.message.revision);
+                    let rows = segment_rows(reader, &segment, (from, last), &class, Order::OldestFirst, limit, at)?;
+                    let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limit;
+                    let newest = rows.last().map(|found| found.message.revision);
                     let seen = segment.end.min(AsOf::At(at));
-                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget)?);
+                    found.extend(filled(reader, rows, seen, &mut budget)?.into_iter().map(|row| (row, None)));
                     from = match (newest, segment.end) {
                         (Some(newest), _) if full => newest + 1,
                         (_, AsOf::At(end)) => end + 1,
@@ -721,49 +724,44 @@ pub(crate) fn sources(
             }
         }
     }
-    Ok(sources)
+    let wanted: Vec<(i64, MessageId)> = found.iter().map(|(found, _)| (found.row, found.message.id)).collect();
+    let pruned = prunes(reader, ancestry, layout, &wanted, at)?;
+    Ok(found
+        .into_iter()
+        .map(|(Found { message, .. }, placement)| {
+            let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
+            let pruned = message.parts.iter().filter_map(of).collect();
+            SourceMessage { message: message.into(), placement, pruned, counts: None }
+        })
+        .collect())
 }
 
-fn placed(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    layout: &Layout,
-    (revision, placement): (Revision, Placement),
-    at: Revision,
-    budget: &mut Budget,
-) -> Result<Option<SourceMessage>> {
-    let segment = ancestry.owner_at(reader, revision)?;
-    let seen = segment.end.min(AsOf::At(at));
-    let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
-    let found = vec![Found::from_row(&row, seen)?];
-    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
-    let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
-    Ok(source)
-}
-
-/// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
-fn with_prunes(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    layout: &Layout,
-    mut found: Vec<Found>,
-    (seen, at): (AsOf, Revision),
-    budget: &mut Budget,
-) -> Result<Vec<SourceMessage>> {
+/// Messages of a view with their parts; an error if they exceed the budget of the view.
+fn filled(reader: &mut Reader<'_>, mut found: Vec<Found>, seen: AsOf, budget: &mut Budget) -> Result<Vec<Found>> {
     let filled = fill_parts(reader, &mut found, seen, budget)?;
-    if let Some(refused) = found.get(filled) {
-        let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
-        return Err(Error::LimitExceeded {
-            what: VIEW_BYTES,
-            limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
-            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
-        });
-    }
+    let Some(refused) = found.get(filled) else { return Ok(found) };
+    let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
+    Err(Error::LimitExceeded {
+        what: VIEW_BYTES,
+        limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
+        actual: i64::try_from(bytes).unwrap_or(i64::MAX),
+    })
+}
+
+/// The prune marks on the parts of messages, each with its revision; a mark counts if it is part of this history, existed
+/// at `at` and was not undone.
+fn prunes(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    layout: &Layout,
+    messages: &[(i64, MessageId)],
+    at: Revision,
+) -> Result<HashMap<PartId, (Revision, Pruned)>> {
     let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
-    if !found.is_empty() {
-        let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
-        let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-        for row in reader.all(engine::query(PRUNED).bind(List::of_integers(wanted.iter().copied())))? {
+    let most = usize::try_from(limits::VIEW_READ_MESSAGES).unwrap_or(usize::MAX);
+    for messages in messages.chunks(most) {
+        let ids: HashMap<i64, MessageId> = messages.iter().copied().collect();
+        for row in reader.all(engine::query(PRUNED).bind(List::of_integers(messages.iter().map(|(row, _)| *row))))? {
             let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
             if revision > at || layout.undone_prunes.contains(&revision) {
                 continue;
@@ -785,13 +783,5 @@ fn with_prunes(
             }
         }
     }
-    Ok(found
-        .into_iter()
-        .map(|found| {
-            let message = found.message;
-            let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
-            let pruned = message.parts.iter().filter_map(of).collect();
-            SourceMessage { message: message.into(), placement: None, pruned, counts: None }
-        })
-        .collect())
+    Ok(pruned)
 }

@@ -19,7 +19,7 @@ use crate::model::view::SourceMessage;
 // One statement each for what a session is now and for what is active at a revision: over a network, each is a round
 // trip. The plus keeps SQLite from scanning the session in the order of revisions instead of reading the few open
 // messages.
-const NOW: &str = "select s.public_id, s.fork_revision, s.revision, s.due_revision is not null, s.appended_bytes, \
+pub(crate) const NOW: &str = "select s.public_id, s.fork_revision, s.revision, s.due_revision is not null, s.appended_bytes, \
      (select j.public_id from job j where j.session_id = s.id and j.state in (1, 2) and j.queued = 0), \
      (select min(+m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
      from session s where s.id = ?1";
