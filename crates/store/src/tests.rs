@@ -54,6 +54,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         cancels::STATEMENTS,
         pairing::STATEMENTS,
         policies::STATEMENTS,
+        prunes::STATEMENTS,
         claiming::STATEMENTS,
         expiry::STATEMENTS,
         receipts::STATEMENTS,

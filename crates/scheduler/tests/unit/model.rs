@@ -308,19 +308,10 @@ impl Fixture {
 
     async fn ask(&mut self, session: usize, instructions: &str) {
         let (request, condition) = (Self::request(instructions, Trigger::Manual), Condition::Possible(true));
-        let enqueued = self
-            .store
-            .compactions()
-            .enqueue(
-                self.sessions[session],
-                Requester::default(),
-                Checked::own(request.clone()),
-                usage(),
-                condition,
-                None,
-            )
-            .await
-            .expect("the store answers");
+        let (compactions, key, asked) =
+            (self.store.compactions(), self.sessions[session], Checked::own(request.clone()));
+        let enqueued = compactions.enqueue(key, Requester::default(), asked, usage(), condition, None).await;
+        let enqueued = enqueued.expect("the store answers");
         self.enqueued(session, request, condition, enqueued);
     }
 

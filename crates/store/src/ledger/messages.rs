@@ -2,6 +2,7 @@
 
 use super::ancestry::{self, Ancestry, AsOf, Segment};
 use super::codec::{self, Number as _, StoredPart};
+use super::prunes;
 use crate::engine::Reader;
 use crate::engine::{self, Connection, List, Query, Row};
 use crate::error::{Error, Kind, Result};
@@ -9,12 +10,12 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::draft::Draft;
-use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Span};
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::SourceMessage;
 use std::collections::HashMap;
 
 /// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
@@ -45,6 +46,9 @@ pub(crate) const BY_CLIENT: &str = select_message!(
     "where m.session_id = ?2 and m.client_id = ?3 and m.revision between ?4 and ?5 order by m.revision desc limit 1"
 );
 const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
+const BY_REVISIONS: &str = select_message!(
+    "where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision in (select value from rarray(?3))"
+);
 const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
      and (m.sealed_revision <= ?6 or ?6 is null) order by m.revision limit +?7"
@@ -57,8 +61,6 @@ const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, 
      p.call_message, p.message_id from rarray(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
 const WHOLE: &str = "select parts from message where id = ?1";
-const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
-     from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 pub(super) const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
 pub(crate) const BLOB_LENGTH: &str =
@@ -75,11 +77,11 @@ pub(crate) const STATEMENTS: &[&str] = &[
     IN_TENANT,
     BY_CLIENT,
     BY_REVISION,
+    BY_REVISIONS,
     CLASS_FORWARD,
     CLASS_BACKWARD,
     PARTS,
     WHOLE,
-    PRUNED,
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
@@ -693,17 +695,17 @@ pub(crate) fn sources(
 ) -> Result<Vec<SourceMessage>> {
     let mut found = Vec::new();
     let mut budget = Budget::of(bytes_max);
-    for span in &layout.spans {
+    let mut spans = layout.spans.as_slice();
+    while let Some((span, rest)) = spans.split_first() {
         match *span {
-            Span::Placed { revision, placement } => {
+            Span::Placed { revision, .. } => {
                 let segment = ancestry.owner_at(reader, revision)?;
-                let seen = segment.end.min(AsOf::At(at));
-                if let Some(row) = reader.one(by_revision(&segment, revision, seen))? {
-                    let row = filled(reader, vec![Found::from_row(&row, seen)?], seen, &mut budget)?;
-                    found.extend(row.into_iter().map(|row| (row, Some(placement))));
-                }
+                let placed = placed_in(&segment, spans);
+                spans = &spans[placed.len()..];
+                found.extend(placed_rows(reader, &segment, &placed, at, &mut budget)?);
             }
             Span::Inline { first, last } => {
+                spans = rest;
                 let last = last.map_or(at, |last| last.min(at));
                 let mut from = first;
                 while from <= last {
@@ -725,7 +727,7 @@ pub(crate) fn sources(
         }
     }
     let wanted: Vec<(i64, MessageId)> = found.iter().map(|(found, _)| (found.row, found.message.id)).collect();
-    let pruned = prunes(reader, ancestry, layout, &wanted, at)?;
+    let pruned = prunes::of(reader, ancestry, layout, &wanted, at)?;
     Ok(found
         .into_iter()
         .map(|(Found { message, .. }, placement)| {
@@ -734,6 +736,35 @@ pub(crate) fn sources(
             SourceMessage { message: message.into(), placement, pruned, counts: None }
         })
         .collect())
+}
+
+/// The placed messages of a layout up to one that is inline, or in another segment.
+fn placed_in(segment: &Segment, spans: &[Span]) -> Vec<(Revision, Placement)> {
+    let placed = spans.iter().map_while(|span| match *span {
+        Span::Placed { revision, placement } => {
+            (segment.first <= revision && segment.end.includes(revision)).then_some((revision, placement))
+        }
+        Span::Inline { .. } => None,
+    });
+    placed.take(usize::try_from(limits::VIEW_READ_MESSAGES).unwrap_or(usize::MAX)).collect()
+}
+
+/// Placed messages of a segment, in this order.
+fn placed_rows(
+    reader: &mut Reader<'_>,
+    segment: &Segment,
+    placed: &[(Revision, Placement)],
+    at: Revision,
+    budget: &mut Budget,
+) -> Result<Vec<(Found, Option<Placement>)>> {
+    let seen = segment.end.min(AsOf::At(at));
+    let wanted = List::of_integers(placed.iter().map(|(revision, _)| *revision));
+    let rows = reader.all(engine::query(BY_REVISIONS).bind(seen.last()).bind(segment.owner).bind(wanted))?;
+    let found = rows.iter().map(|row| Ok(Found::from_row(row, seen)?)).collect::<Result<Vec<_>>>()?;
+    let mut found: HashMap<Revision, Found> = found.into_iter().map(|found| (found.message.revision, found)).collect();
+    let (placements, found): (Vec<_>, Vec<_>) =
+        placed.iter().filter_map(|(at, placement)| Some((Some(*placement), found.remove(at)?))).unzip();
+    Ok(filled(reader, found, seen, budget)?.into_iter().zip(placements).collect())
 }
 
 /// Messages of a view with their parts; an error if they exceed the budget of the view.
@@ -746,42 +777,4 @@ fn filled(reader: &mut Reader<'_>, mut found: Vec<Found>, seen: AsOf, budget: &m
         limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
         actual: i64::try_from(bytes).unwrap_or(i64::MAX),
     })
-}
-
-/// The prune marks on the parts of messages, each with its revision; a mark counts if it is part of this history, existed
-/// at `at` and was not undone.
-fn prunes(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    layout: &Layout,
-    messages: &[(i64, MessageId)],
-    at: Revision,
-) -> Result<HashMap<PartId, (Revision, Pruned)>> {
-    let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
-    let most = usize::try_from(limits::VIEW_READ_MESSAGES).unwrap_or(usize::MAX);
-    for messages in messages.chunks(most) {
-        let ids: HashMap<i64, MessageId> = messages.iter().copied().collect();
-        for row in reader.all(engine::query(PRUNED).bind(List::of_integers(messages.iter().map(|(row, _)| *row))))? {
-            let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
-            if revision > at || layout.undone_prunes.contains(&revision) {
-                continue;
-            }
-            if owner != ancestry.key || ancestry.fork_revision.is_some_and(|fork| revision <= fork) {
-                let inherited = ancestry.contains(reader, owner, revision)?;
-                if inherited.is_none() {
-                    continue;
-                }
-            }
-            let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
-            let part = PartId::of(message, row.get(1)?);
-            // Of several marks on a part, the newest counts.
-            if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
-                let compaction = CompactionId(codec::uuid(row.get(4)?)?);
-                let truncation: Option<&[u8]> = row.get(5)?;
-                let truncation = truncation.map(codec::decode_truncation).transpose()?;
-                pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
-            }
-        }
-    }
-    Ok(pruned)
 }

@@ -44,6 +44,7 @@ pub(crate) mod pairing;
 pub(crate) mod policies;
 pub(crate) mod position;
 pub(crate) mod prompts;
+pub(crate) mod prunes;
 pub(crate) mod receipts;
 pub(crate) mod received;
 pub(crate) mod read_ahead;
