@@ -7,9 +7,9 @@ use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, chain,
     claiming, clock_segments, compactions, conversation, counts, digests, drafts, erased_content, erased_sessions,
     events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages,
-    pairing, policies, position, prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter,
-    session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility,
-    windows,
+    pairing, policies, position, prompts, prunes, quotas, receipts, received, requests, rewrites, runs, search,
+    session_filter, session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx,
+    usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;

@@ -760,7 +760,7 @@ fn placed_rows(
     let seen = segment.end.min(AsOf::At(at));
     let wanted = List::of_integers(placed.iter().map(|(revision, _)| *revision));
     let rows = reader.all(engine::query(BY_REVISIONS).bind(seen.last()).bind(segment.owner).bind(wanted))?;
-    let found = rows.iter().map(|row| Ok(Found::from_row(row, seen)?)).collect::<Result<Vec<_>>>()?;
+    let found = rows.iter().map(|row| Found::from_row(row, seen)).collect::<Result<Vec<_>>>()?;
     let mut found: HashMap<Revision, Found> = found.into_iter().map(|found| (found.message.revision, found)).collect();
     let (placements, found): (Vec<_>, Vec<_>) =
         placed.iter().filter_map(|(at, placement)| Some((Some(*placement), found.remove(at)?))).unzip();
