@@ -8,7 +8,7 @@ const PROTOS: [&str; 15] = [
     "archive",
     "session",
     "message",
-    "context",
+    "view",
     "compaction",
     "summary_task",
     "run",
@@ -66,7 +66,7 @@ fn calls(descriptors: &prost_types::FileDescriptorSet) -> Result<String, Box<dyn
             if has(request, "page_token") && has(answer, "next_page_token") {
                 writeln!(
                     calls,
-                    "impl Paged for {request} {{ fn set_page_token(&mut self, token: String) {{ self.page_token = token; }}"
+                    "impl PagedRequest for {request} {{ fn set_page_token(&mut self, token: String) {{ self.page_token = token; }}"
                 )?;
                 writeln!(calls, "fn next_page_token(page: &{answer}) -> &str {{ &page.next_page_token }} }}")?;
             }

@@ -2,12 +2,12 @@
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 
-const files = ["session", "context", "message"].map((name) => `longhand/v1/${name}.proto`);
+const files = ["session", "view", "message"].map((name) => `longhand/v1/${name}.proto`);
 const definition = loadSync(files, { includeDirs: ["proto"], longs: String, enums: String, oneofs: true });
 const { v1 } = (grpc.loadPackageDefinition(definition) as any).longhand;
 const options = { "grpc.max_receive_message_length": 64 << 20 };
 const connect = (service: any) => new service(process.env.LONGHAND_SERVER, grpc.credentials.createInsecure(), options);
-const [sessions, contexts, messages] = [v1.SessionService, v1.ContextService, v1.MessageService].map(connect);
+const [sessions, views, messages] = [v1.SessionService, v1.ViewService, v1.MessageService].map(connect);
 const call = (client: any, method: string, request: object): Promise<any> =>
   new Promise((done, fail) => client[method](request, (error: Error, answer: any) => (error ? fail(error) : done(answer))));
 const append = (role: string, text: string, finish?: object) =>
@@ -16,7 +16,7 @@ const append = (role: string, text: string, finish?: object) =>
 const window = { maxContextTokens: 64000 };
 const { sessionId } = (await call(sessions, "createSession", { preset: "opencode@seed", window })).session;
 await append("ROLE_USER", "What is 2 + 2?");
-const frames: any[] = await contexts.getContext({ sessionId }).toArray();
+const frames: any[] = await views.getView({ sessionId }).toArray();
 const view = frames.flatMap((frame) => frame.messages?.messages ?? []);
 console.log(view.map((message) => [message.role, message.parts.map((part: any) => part.part.text.text)])); // for your model
 const usage = { inputTokens: 12, outputTokens: 3 };

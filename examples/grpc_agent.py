@@ -2,15 +2,16 @@
 
 import os
 import grpc
-from longhand.v1 import context_pb2 as context, context_pb2_grpc, event_pb2 as event, event_pb2_grpc
+from longhand.v1 import event_pb2 as event, event_pb2_grpc
 from longhand.v1 import message_pb2 as message, message_pb2_grpc
 from longhand.v1 import session_pb2 as session, session_pb2_grpc
+from longhand.v1 import view_pb2, view_pb2_grpc
 
 # By default, grpcio sends the path of the socket as authority, which is none in HTTP: the stream would be reset.
 options = [("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", 64 << 20)]
 channel = grpc.insecure_channel(os.environ["LONGHAND_SERVER"], options)
 sessions = session_pb2_grpc.SessionServiceStub(channel)
-contexts = context_pb2_grpc.ContextServiceStub(channel)
+views = view_pb2_grpc.ViewServiceStub(channel)
 messages = message_pb2_grpc.MessageServiceStub(channel)
 
 def append(role, text, finish=None):
@@ -21,7 +22,7 @@ def append(role, text, finish=None):
 ses = sessions.CreateSession(session.CreateSessionRequest(
     preset="opencode@seed", window=session.ModelWindow(max_context_tokens=64000))).session.session_id
 append(message.ROLE_USER, "What is 2 + 2?")
-frames = list(contexts.GetContext(context.GetContextRequest(session_id=ses)))
+frames = list(views.GetView(view_pb2.GetViewRequest(session_id=ses)))
 view = [m for frame in frames for m in frame.messages.messages]
 print([(m.role, [p.part.text.text for p in m.parts]) for m in view])  # what your model should see
 usage = message.Usage(input_tokens=12, output_tokens=3)

@@ -6,9 +6,10 @@ time, and its only tool runs what begins with `run`.
 
 import asyncio, collections, json, os, sys
 import grpc
-from longhand.v1 import approval_pb2 as approval, approval_pb2_grpc, context_pb2 as context, context_pb2_grpc
+from longhand.v1 import approval_pb2 as approval, approval_pb2_grpc
 from longhand.v1 import event_pb2 as event, event_pb2_grpc, message_pb2 as message, message_pb2_grpc
 from longhand.v1 import prompt_pb2 as prompt, prompt_pb2_grpc, run_pb2 as run, run_pb2_grpc
+from longhand.v1 import view_pb2, view_pb2_grpc
 
 ses = sys.argv[1]
 Frame = message.WriteMessageRequest
@@ -51,7 +52,7 @@ class Run:
             await runs.RenewRun(run.RenewRunRequest(session_id=ses, epoch=self.epoch))
 
     async def reply(self):  # one message of the model, as it comes; returns its calls
-        frames = [frame async for frame in contexts.GetContext(context.GetContextRequest(session_id=ses))]
+        frames = [frame async for frame in views.GetView(view_pb2.GetViewRequest(session_id=ses))]
         view = [shown for frame in frames for shown in frame.messages.messages]
         calls = []
 
@@ -123,12 +124,12 @@ async def main():
             pass
 
 async def connected():
-    global runs, prompts, approvals, messages, contexts, events
+    global runs, prompts, approvals, messages, views, events
     options = [("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", 64 << 20)]
     async with grpc.aio.insecure_channel(os.environ["LONGHAND_SERVER"], options) as channel:
         runs, prompts = run_pb2_grpc.RunServiceStub(channel), prompt_pb2_grpc.PromptServiceStub(channel)
         approvals, messages = approval_pb2_grpc.ApprovalServiceStub(channel), message_pb2_grpc.MessageServiceStub(channel)
-        contexts, events = context_pb2_grpc.ContextServiceStub(channel), event_pb2_grpc.EventServiceStub(channel)
+        views, events = view_pb2_grpc.ViewServiceStub(channel), event_pb2_grpc.EventServiceStub(channel)
         await main()
 
 actor = [("longhand-actor", "worker")]

@@ -36,7 +36,7 @@ const WARM_UP: Duration = Duration::from_millis(1_500);
 const LOWEST_PRIORITY: i32 = 19;
 const SEED: u64 = 1;
 const APPEND: &str = "MessageService/AppendMessages";
-const VIEW: &str = "ContextService/GetContext";
+const VIEW: &str = "ViewService/GetView";
 const SEARCH: &str = "SearchService/SearchHistory";
 /// Most times as long as alone, in the median and at the 99th percentile.
 const P50_RATIO_MAX: f64 = 3.0;
@@ -152,7 +152,7 @@ impl Tenant {
 }
 
 fn view_of(session: &str) -> Bytes {
-    encode(&pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() })
+    encode(&pb::GetViewRequest { session_id: session.to_owned(), ..Default::default() })
 }
 
 fn search_in(session: &str) -> Bytes {

@@ -3,8 +3,8 @@
 
 use crate::report::Report;
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::ContextRequest;
 use longhand::app::sessions::NewSession;
+use longhand::app::views::ViewRequest;
 use longhand::app::{self, Caller, Longhand};
 use longhand::clock::Clock;
 use longhand::model::message::{NewMessage, Role};
@@ -48,7 +48,7 @@ async fn views(app: &Caller, id: &str, times: usize) -> Duration {
     let mut all = Vec::new();
     for _ in 0..times {
         let begun = Instant::now();
-        app.views().get(id, ContextRequest::default()).await.expect("a view");
+        app.views().get(id, ViewRequest::default()).await.expect("a view");
         all.push(begun.elapsed());
     }
     median(all)
@@ -106,7 +106,7 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
     let scheduler = Scheduler::new(
         store.clone(),
         clock.clone(),
-        Levels::all(Arc::new(Extractive)),
+        Levels::same_for_all(Arc::new(Extractive)),
         Options { workers, loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20, ..Options::default() },
     );
     let stopping = CancellationToken::new();

@@ -6,9 +6,9 @@ use crate::process::Process;
 use crate::report::{Bound, Latencies, Report};
 use crate::target;
 use longhand::pb;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::view_service_client::ViewServiceClient;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
@@ -22,7 +22,7 @@ pub(crate) struct Build {
     name: String,
     pub(crate) daemon: Daemon,
     _folder: tempfile::TempDir,
-    contexts: ContextServiceClient<Channel>,
+    views: ViewServiceClient<Channel>,
     messages: MessageServiceClient<Channel>,
     sessions: SessionServiceClient<Channel>,
 }
@@ -64,7 +64,7 @@ impl Build {
             name: target::name(binary),
             daemon,
             _folder: folder,
-            contexts: ContextServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
+            views: ViewServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
             messages: MessageServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
             sessions: SessionServiceClient::new(channel),
         }
@@ -112,17 +112,17 @@ impl Build {
 
     /// Hash of a view, and the number of messages received.
     pub(crate) async fn view(&mut self, session: &str, known: Option<Vec<u8>>) -> (Vec<u8>, usize) {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session.to_owned(),
             known_view_hash: known,
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
-        let mut stream = self.contexts.get_context(request).await.expect("a view").into_inner();
+        let mut stream = self.views.get_view(request).await.expect("a view").into_inner();
         let (mut hash, mut count) = (Vec::new(), 0);
         while let Some(response) = stream.message().await.expect("a frame") {
             match response.frame {
-                Some(pb::get_context_response::Frame::Header(header)) => hash = header.view_hash,
-                Some(pb::get_context_response::Frame::Messages(messages)) => count += messages.messages.len(),
+                Some(pb::get_view_response::Frame::Header(header)) => hash = header.view_hash,
+                Some(pb::get_view_response::Frame::Messages(messages)) => count += messages.messages.len(),
                 _ => {}
             }
         }

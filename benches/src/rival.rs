@@ -6,7 +6,7 @@ use crate::reads::Build;
 use crate::report::Report;
 use crate::target::{self, NO_SEARCH};
 use longhand::pb;
-use longhand::pb::context_service_client::ContextServiceClient;
+use longhand::pb::view_service_client::ViewServiceClient;
 use tokio::task::JoinSet;
 
 /// The settings of the daemon, and what they are called. A session of 50 000 messages exceeds the share of one session in
@@ -21,11 +21,11 @@ const READS: usize = 200;
 
 /// Views of which the reader has everything already: what is left is to know that nothing has changed.
 async fn known_views(socket: String, session_id: String, known: Vec<u8>, times: usize) {
-    let mut contexts = ContextServiceClient::new(target::connect(&socket).await);
+    let mut view_service = ViewServiceClient::new(target::connect(&socket).await);
     for _ in 0..times {
         let (session_id, known_view_hash) = (session_id.clone(), Some(known.clone()));
-        let request = pb::GetContextRequest { session_id, known_view_hash, ..pb::GetContextRequest::default() };
-        let mut stream = contexts.get_context(request).await.expect("a view").into_inner();
+        let request = pb::GetViewRequest { session_id, known_view_hash, ..pb::GetViewRequest::default() };
+        let mut stream = view_service.get_view(request).await.expect("a view").into_inner();
         while stream.message().await.expect("a frame").is_some() {}
     }
 }

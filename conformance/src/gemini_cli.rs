@@ -17,7 +17,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::{
-    Fraction, FractionBoundary, Keep, Omission, Policy, Prune, Step, Tail, omission, overflow, prune, select,
+    Fraction, FractionBoundary, Keep, Omission, Policy, PolicyStep, Prune, Tail, omission, overflow, prune, select,
 };
 use longhand::presets;
 use longhand::presets::gemini_cli::parameters::OutputBudget;
@@ -224,7 +224,8 @@ impl Case {
         let policy = presets::policy("gemini-cli@0.26");
         let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
         let first = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first());
-        let rule = if let Some(Step::Omit(omission)) = first { omission.of::<OutputBudget>() } else { None };
+        let rule =
+            if let Some(PolicyStep::Omit(omission)) = first { omission.parameters::<OutputBudget>() } else { None };
         let Some(rule) = rule else { return nothing("truncateHistoryToBudget") };
         let rule = Omission::from(OutputBudget { max_units, ..rule.clone() });
         let removals = omission::removals(&rule, &policy, &ModelWindow::default(), &self.messages);
@@ -236,7 +237,7 @@ impl Case {
 
     fn mask(&self) -> Question {
         let policy = presets::policy("gemini-cli@0.26");
-        let Some(Step::Prune(rule)) = policy.maintenance.first() else { return nothing("mask") };
+        let Some(PolicyStep::Prune(rule)) = policy.maintenance.first() else { return nothing("mask") };
         let mut dice = self.conversation.dice("mask");
         let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
         let minimum_tokens = [0, 50, 2_000, 30_000][dice.random_range(0..4)];
@@ -370,8 +371,8 @@ impl Case {
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
-            Step::Summarize(rule) => Some(&rule.tail),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Summarize(rule) => Some(&rule.tail),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         });
         let summary = self.summary.as_ref();
         let select = |tail| select::select_behind(&policy, tail, &window, summary, self.history()).head_end;

@@ -23,7 +23,7 @@ use longhand::model::message::{Finish, FinishReason, Role};
 use longhand::model::part::{PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
-use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
+use longhand::model::view::{PrunedPart, SourceMessage, ViewMessage};
 use longhand::policy::plan::{self, PlanningInput};
 use longhand::policy::{Policy, RESUME_TEXT};
 use longhand::presets;
@@ -362,7 +362,7 @@ impl Prune {
                 result.output = "x".repeat(length(&mut dice));
                 if cleared && result.status == ResultStatus::Completed && dice.random_range(0..3) == 0 {
                     let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
-                    pruned.push(Pruned { part: part.id, compaction, truncation: None });
+                    pruned.push(PrunedPart { part: part.id, compaction, truncation: None });
                 }
             }
             source.pruned.extend(pruned);
@@ -549,7 +549,7 @@ impl Viewed {
             );
             let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
             let cleared = completed.filter(|_| dice.random_range(0..8) == 0);
-            source.pruned = cleared.map(|part| Pruned { part: part.id, compaction, truncation: None }).collect();
+            source.pruned = cleared.map(|part| PrunedPart { part: part.id, compaction, truncation: None }).collect();
         }
         Self { history }
     }

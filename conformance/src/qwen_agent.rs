@@ -18,7 +18,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::{SourceMessage, View};
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::tokens::{estimate_parts, estimate_source};
-use longhand::policy::{Limit, Policy, Step, omission, plan};
+use longhand::policy::{Limit, Policy, PolicyStep, omission, plan};
 use longhand::presets;
 use longhand::presets::qwen_agent::parameters::TurnsAndSteps;
 use rand::Rng;
@@ -348,11 +348,11 @@ impl Case {
     /// The remaining content of each piece; null if it is left out.
     fn truncate(&self) -> Value {
         let level_policy = self.policy.auto.as_ref().expect("the preset has a level");
-        let Some(Step::Omit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
+        let Some(PolicyStep::Omit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
         let removals = omission::removals(rule, &self.policy, &ModelWindow::default(), self.messages());
         let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
         // One of both is refused whatever the size of the rest.
-        let refuses = rule.of::<TurnsAndSteps>().is_none() || self.free_tokens == 0;
+        let refuses = rule.parameters::<TurnsAndSteps>().is_none() || self.free_tokens == 0;
         if refuses && removals.is_empty() && self.messages().iter().map(estimate).sum::<i64>() > self.max_tokens {
             return json!({ "error": REFUSED });
         }

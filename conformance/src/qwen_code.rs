@@ -17,7 +17,7 @@ use longhand::model::truncation::{Removals, Truncation};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::{Attachments, Policy, Prune, Step, Tail, attachments, overflow, prune, select, tokens};
+use longhand::policy::{Attachments, Policy, PolicyStep, Prune, Tail, attachments, overflow, prune, select, tokens};
 use longhand::policy::{Condition, Count, Keep};
 use longhand::policy::{Fraction, FractionBoundary};
 use longhand::presets;
@@ -239,7 +239,7 @@ impl Case {
         let policy = presets::policy("qwen-code@0.24");
         // Every call has an id there.
         let contents = Contents::with_call_ids(self.messages()).json();
-        let ours = tokens::RangeEstimate::of(&policy, self.messages()).tokens(0..self.messages().len());
+        let ours = tokens::RangeEstimate::from_messages(&policy, self.messages()).tokens(0..self.messages().len());
         Question::exact("estimateContentTokens", json!({ "contents": contents }), json!(ours))
     }
 
@@ -374,7 +374,7 @@ impl Case {
     }
 
     /// Clearings after an idle time that may be long enough, with the equivalent settings for the peer.
-    fn idle(&self, steps: &[Step]) -> (Vec<Prune>, Value, i64, Timestamp) {
+    fn idle(&self, steps: &[PolicyStep]) -> (Vec<Prune>, Value, i64, Timestamp) {
         let mut dice = self.conversation.dice("idle");
         let minutes = dice.random_range(0..90_u32);
         let items = dice.random_range(1..7);
@@ -471,8 +471,8 @@ impl Case {
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
-            Step::Summarize(rule) => Some(&rule.tail),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Summarize(rule) => Some(&rule.tail),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         });
         let select =
             |tail| select::select_behind(&policy, tail, &window, self.summary.as_ref(), self.messages()).head_end;
@@ -516,16 +516,16 @@ pub(crate) fn as_qwen_holds_them(conversation: &mut Conversation) {
 fn rules(policy: &Policy) -> Option<Attachments> {
     let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let mut rules = steps.filter_map(|step| match step {
-        Step::Summarize(rule) => rule.summary.attachments.clone(),
-        Step::Prune(_) | Step::Omit(_) => None,
+        PolicyStep::Summarize(rule) => rule.summary.attachments.clone(),
+        PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
     });
     rules.next_back()
 }
 
-fn prunes(steps: &[Step]) -> impl Iterator<Item = &Prune> {
+fn prunes(steps: &[PolicyStep]) -> impl Iterator<Item = &Prune> {
     steps.iter().filter_map(|step| match step {
-        Step::Prune(prune) => Some(prune),
-        Step::Omit(_) | Step::Summarize(_) => None,
+        PolicyStep::Prune(prune) => Some(prune),
+        PolicyStep::Omit(_) | PolicyStep::Summarize(_) => None,
     })
 }
 

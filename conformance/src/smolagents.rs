@@ -6,7 +6,7 @@ use crate::report::Report;
 use longhand::model::message::Role;
 use longhand::model::part::{PartBody, ToolCall};
 use longhand::model::view::SourceMessage;
-use longhand::policy::{Policy, Step, Transcript, plan};
+use longhand::policy::{Policy, PolicyStep, Transcript, plan};
 use longhand::presets;
 use rand::Rng;
 use serde_json::{Value, json};
@@ -110,8 +110,8 @@ impl Case {
     fn written_out(&self) -> Value {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut transcripts = steps.filter_map(|step| match step {
-            Step::Summarize(rule) => Some(&rule.summary.transcript),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Summarize(rule) => Some(&rule.summary.transcript),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         });
         let transcript = transcripts.next_back().expect("the preset summarizes");
         self.messages().iter().flat_map(|source| written(source, transcript)).collect()

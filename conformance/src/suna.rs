@@ -16,7 +16,7 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::plan::{self, PlanningInput};
 use longhand::policy::tokens::RangeEstimate;
-use longhand::policy::{Omission, Policy, Step, omission};
+use longhand::policy::{Omission, Policy, PolicyStep, omission};
 use longhand::presets;
 use longhand::presets::suna::parameters::{ChatFormat, Groups, MiddleOut, Strip};
 use rand::Rng;
@@ -193,7 +193,7 @@ impl Case {
         if self.messages.is_empty() {
             return json!(LIST_UNITS);
         }
-        json!(RangeEstimate::of(&self.policy, &self.all).tokens(0..self.all.len()))
+        json!(RangeEstimate::from_messages(&self.policy, &self.all).tokens(0..self.all.len()))
     }
 
     fn explain(&self, function: &str, ours: &Value, theirs: &Value) -> Option<&'static Class> {
@@ -204,19 +204,19 @@ impl Case {
     }
 
     fn remove_meta(&self) -> Value {
-        let after = self.after(&self.messages, |omission| omission.of::<Strip>().is_some());
+        let after = self.after(&self.messages, |omission| omission.parameters::<Strip>().is_some());
         after.iter().map(shown).collect()
     }
 
     fn middle_out(&self) -> Value {
-        let after = self.after(&self.many, |omission| omission.of::<MiddleOut>().is_some());
+        let after = self.after(&self.many, |omission| omission.parameters::<MiddleOut>().is_some());
         after.iter().map(name).collect()
     }
 
     fn omit(&self) -> Value {
         // Suna's function first removes the arguments of tools.
-        let stripped = self.after(&self.messages, |omission| omission.of::<Strip>().is_some());
-        let after = self.after(&stripped, |omission| omission.of::<Groups>().is_some());
+        let stripped = self.after(&self.messages, |omission| omission.parameters::<Strip>().is_some());
+        let after = self.after(&stripped, |omission| omission.parameters::<Groups>().is_some());
         after.iter().map(name).collect()
     }
 
@@ -224,8 +224,8 @@ impl Case {
     fn after(&self, messages: &[SourceMessage], is_it: fn(&Omission) -> bool) -> Vec<SourceMessage> {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut rules = steps.filter_map(|step| match step {
-            Step::Omit(omission) if is_it(omission) => Some(omission),
-            Step::Omit(_) | Step::Prune(_) | Step::Summarize(_) => None,
+            PolicyStep::Omit(omission) if is_it(omission) => Some(omission),
+            PolicyStep::Omit(_) | PolicyStep::Prune(_) | PolicyStep::Summarize(_) => None,
         });
         let window = window(self.omit);
         let removals =

@@ -102,7 +102,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             output.answer(&answered, &said)?;
         }
         Command::Answer { session, answer, text } => {
-            let (approval, choice) = named(answer, !text.is_empty())?;
+            let (approval, choice) = parse_answer(answer, !text.is_empty())?;
             let session_id = ids::session(&client, &session).await?;
             let approval_id = approval_or_only(&client, &session_id, approval).await?;
             let request = pb::AnswerApprovalRequest { session_id, approval_id, choice, text, ..Default::default() };
@@ -130,7 +130,7 @@ async fn list(client: &Client, session_id: &str, include_ended: bool) -> anyhow:
 }
 
 /// The question and the choice that an answer names; the choice may be missing beside a text.
-fn named(answer: Vec<String>, has_text: bool) -> Result<(Option<String>, Option<String>), Usage> {
+fn parse_answer(answer: Vec<String>, has_text: bool) -> Result<(Option<String>, Option<String>), Usage> {
     let (mut ids, mut choices): (Vec<_>, Vec<_>) = answer.into_iter().partition(|word| word.starts_with(PREFIX));
     if ids.len() > 1 || choices.len() > 1 || (choices.is_empty() && !has_text) {
         return Err(Usage(format!("an answer is [QUESTION] CHOICE or --text TEXT; a question begins with {PREFIX}")));
@@ -183,7 +183,7 @@ fn answer(approval: &pb::Approval) -> Option<String> {
     })
 }
 
-fn words(approval: &pb::Approval) -> String {
+fn question_line(approval: &pb::Approval) -> String {
     let question = approval.question.clone().unwrap_or_default();
     let tool = if question.tool.is_empty() { String::new() } else { format!("[{}] ", one_line(&question.tool)) };
     shorten(&format!("{tool}{}", one_line(&question.text)), WORDS_WIDTH)
@@ -192,7 +192,7 @@ fn words(approval: &pb::Approval) -> String {
 /// Description of an approval, in one line.
 pub(super) fn line(approval: &pb::Approval) -> String {
     let answer = answer(approval).unwrap_or_else(|| "waits for an answer".to_owned());
-    format!("question {}: {}: {answer}", approval.approval_id, words(approval))
+    format!("question {}: {}: {answer}", approval.approval_id, question_line(approval))
 }
 
 fn print(output: &mut Output, approvals: &[pb::Approval]) -> anyhow::Result<()> {
@@ -211,7 +211,7 @@ fn print(output: &mut Output, approvals: &[pb::Approval]) -> anyhow::Result<()> 
         let choices: Vec<String> = choices.map(|choice| one_line(&choice.id)).collect();
         let agent = if approval.actor.is_empty() { "-".to_owned() } else { one_line(&approval.actor) };
         let answer = answer(approval).unwrap_or_else(|| "-".to_owned());
-        table.row(vec![approval.approval_id.clone(), agent, words(approval), choices.join(", "), answer]);
+        table.row(vec![approval.approval_id.clone(), agent, question_line(approval), choices.join(", "), answer]);
     }
     Ok(table.print(output)?)
 }

@@ -8,7 +8,7 @@ use super::failure;
 use super::output::{Output, count, hex};
 use super::progress::Progress;
 use super::{Globals, ids};
-use crate::access_log::{self, Verified};
+use crate::access_log::{self, VerifiedLog};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::pb::check_integrity_response::Item;
@@ -99,7 +99,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let verified = access_log::verify(&directory, |line| output.text(&format!("{line}\n")))
                 .with_context(|| directory.display().to_string())?;
             output.flush()?;
-            let Verified { lines, last_number, last_hash, fault } = verified;
+            let VerifiedLog { lines, last_number, last_hash, fault } = verified;
             failure::note(&format!(
                 "{} verified; number {last_number}, hash {last_hash}",
                 count(i64::try_from(lines)?, "line")
@@ -212,7 +212,6 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
     Ok(output.line(&format!("{sessions} and {events} checked: {verdict}"))?)
 }
 
-/// The newest heads.
 async fn list_heads(client: &Client, session: Option<String>) -> anyhow::Result<Vec<pb::Head>> {
     let request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
     Ok(client.pages(request).all(|page| page.heads).await?)
@@ -232,8 +231,8 @@ async fn compare(
         .collect();
     let mut findings = 0;
     for chunk in wanted.chunks(PAGE_SIZE as usize) {
-        let found = heads_at(client, chunk).await?;
-        for finding in differences(chunk, &found) {
+        let heads = heads_at(client, chunk).await?;
+        for finding in differences(chunk, &heads) {
             findings += 1;
             report(output, &finding)?;
         }
@@ -258,14 +257,14 @@ async fn heads_at(client: &Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, 
         answer => return Ok(answer?.heads),
     }
     // At least one session is gone. Requests for single heads still succeed for the others.
-    let mut found = Vec::new();
+    let mut heads_found = Vec::new();
     for head in heads {
         match client.call(request(std::slice::from_ref(head))).await {
             Err(error) if is_missing_session(&error) => {}
-            answer => found.extend(answer?.heads),
+            answer => heads_found.extend(answer?.heads),
         }
     }
-    Ok(found)
+    Ok(heads_found)
 }
 
 fn is_missing_session(error: &Error) -> bool {
@@ -274,7 +273,7 @@ fn is_missing_session(error: &Error) -> bool {
 
 /// Findings for the expected heads that the chains lack or contradict.
 fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFinding> {
-    let found: HashMap<(&str, i64), &[u8]> =
+    let hashes: HashMap<(&str, i64), &[u8]> =
         found.iter().map(|head| ((head.session_id.as_str(), head.revision), head.hash.as_slice())).collect();
     let finding = |head: &pb::Head, message: String| pb::IntegrityFinding {
         session_id: head.session_id.clone(),
@@ -283,7 +282,7 @@ fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFi
     };
     let mut findings = Vec::new();
     for head in expected {
-        match found.get(&(head.session_id.as_str(), head.revision)) {
+        match hashes.get(&(head.session_id.as_str(), head.revision)) {
             None => findings.push(finding(head, "the session is gone".to_owned())),
             Some([]) => findings.push(finding(head, "the session ends before this revision".to_owned())),
             Some(hash) if *hash != head.hash => {

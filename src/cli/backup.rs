@@ -104,7 +104,7 @@ pub(super) async fn restore(globals: &Globals, arguments: RestoreArguments) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(output: &mut Output, restored: &offline::Restored, directory: &Path) -> anyhow::Result<()> {
+fn report(output: &mut Output, restored: &offline::RestoredStore, directory: &Path) -> anyhow::Result<()> {
     let (id, checked) = (restored.store_id.to_string(), restored.copy.checked);
     if output.json() {
         return output.value(&serde_json::json!({

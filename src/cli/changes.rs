@@ -3,7 +3,7 @@
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
 use super::failure::{self, Usage};
-use super::policy_file::Choice;
+use super::policy_file::PolicyChoice;
 use super::provider_format::ProviderFormat;
 use super::tokens::tokens;
 use super::{Globals, ids, json};
@@ -206,7 +206,7 @@ pub(super) fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
     if !is_given && std::io::stdin().is_terminal() {
         failure::note("reads the text from standard input; Ctrl-D ends it");
     }
-    let mut input = text.map_or_else(|| read(Path::new("-")), Ok)?;
+    let mut input = text.map_or_else(|| read_text(Path::new("-")), Ok)?;
     if !is_given && input.ends_with('\n') {
         input.pop();
     }
@@ -217,7 +217,7 @@ pub(super) fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
 }
 
 /// The content of a file; `-` is standard input.
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_text(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(read_bytes(path)?).with_context(|| path.display().to_string())
 }
 
@@ -253,7 +253,7 @@ fn requests(session: &str, messages: Vec<pb::NewMessage>) -> Vec<pb::AppendMessa
 }
 
 pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
-    let choice = Choice::of(arguments.preset)?;
+    let choice = PolicyChoice::from_name(arguments.preset)?;
     let client = globals.client().await?;
     let mut output = globals.output();
     let window = pb::ModelWindow {
@@ -304,7 +304,7 @@ pub(super) async fn rewind_before(
 pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> anyhow::Result<ExitCode> {
     let mut provider_content = None;
     let messages = match (&arguments.messages, arguments.format) {
-        (Some(file), _) => parse_messages(&read(file)?)?,
+        (Some(file), _) => parse_messages(&read_text(file)?)?,
         (None, Some(format)) => {
             let json = read_received(Path::new(arguments.text.as_deref().unwrap_or("-")))?;
             let format = pb::MessageFormat::from(format).into();

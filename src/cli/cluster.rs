@@ -82,8 +82,8 @@ pub(super) async fn move_shard(globals: &Globals, arguments: MoveArguments) -> a
         named => {
             let cluster = client.call(pb::GetClusterRequest {}).await?;
             let is_named = |daemon: &&pb::ClusterDaemon| daemon.daemon_id.starts_with(named) || daemon.address == named;
-            let mut found = cluster.daemons.iter().filter(is_named);
-            match (found.next(), found.next()) {
+            let mut daemons = cluster.daemons.iter().filter(is_named);
+            match (daemons.next(), daemons.next()) {
                 (Some(daemon), None) => Some(daemon.daemon_id.clone()),
                 (None, _) => {
                     return Err(Usage(format!("no daemon {named:?} runs; `longhand cluster` lists them")).into());

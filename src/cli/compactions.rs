@@ -144,7 +144,7 @@ pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow:
         requests::print(&client, &mut output, session_id, limit).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let compactions = first(&client, &session_id, limit).await?;
+    let compactions = list_newest(&client, &session_id, limit).await?;
     if output.json() {
         compactions.iter().try_for_each(|compaction| output.message(compaction))?;
     } else {
@@ -235,12 +235,12 @@ pub(super) async fn newest(client: &Client, session: &str) -> Result<Option<pb::
 }
 
 /// All compactions of a session, newest first.
-pub(super) async fn all(client: &Client, session: &str) -> Result<Vec<pb::Compaction>, Error> {
-    first(client, session, usize::MAX).await
+pub(super) async fn list_all(client: &Client, session: &str) -> Result<Vec<pb::Compaction>, Error> {
+    list_newest(client, session, usize::MAX).await
 }
 
 /// The newest compactions of a session, newest first.
-async fn first(client: &Client, session: &str, limit: usize) -> Result<Vec<pb::Compaction>, Error> {
+async fn list_newest(client: &Client, session: &str, limit: usize) -> Result<Vec<pb::Compaction>, Error> {
     let request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: PAGE_SIZE, page_token: String::new() };
     let mut compactions = Vec::new();
@@ -423,9 +423,9 @@ fn summarizer(compaction: &pb::Compaction) -> String {
 /// Cost of the requests to models; `?` marks that the cost of some requests is unknown.
 fn cost(compaction: &pb::Compaction) -> String {
     let Some(spending) = &compaction.spending else { return "-".to_owned() };
-    let known = spending.cost_micro_usd.map(dollars);
+    let priced = spending.cost_micro_usd.map(dollars);
     let unknown = if spending.unpriced_count > 0 { "?" } else { "" };
-    format!("{}{unknown}", known.unwrap_or_default())
+    format!("{}{unknown}", priced.unwrap_or_default())
 }
 
 /// Time from the first claim to the commit; without an outcome, the time that the requests to models took.

@@ -1,7 +1,7 @@
 //! `longhand diff`: prints the differences between a session's views at two revisions.
 
-use super::context::{heading, range};
 use super::output::{Output, count, shorten, word};
+use super::view::{heading, range};
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::part::Body;
@@ -29,11 +29,11 @@ struct Diff {
     from: Side,
     to: Side,
     /// Messages that only the first view shows.
-    dropped: Vec<Dropped>,
+    dropped: Vec<DroppedMessage>,
     /// Parts that both views show, with different content.
-    changed: Vec<Changed>,
+    changed: Vec<ChangedPart>,
     /// Messages that only the second view shows.
-    came: Vec<Shown>,
+    came: Vec<DiffMessage>,
 }
 
 /// One of the two views.
@@ -44,9 +44,8 @@ struct Side {
     estimated_tokens: i64,
 }
 
-/// A message of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Shown {
+struct DiffMessage {
     revision: i64,
     message_id: String,
     /// Role and, if the message is no original, its kind.
@@ -57,9 +56,9 @@ struct Shown {
 
 /// A message that is no longer shown.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Dropped {
+struct DroppedMessage {
     #[serde(flatten)]
-    message: Shown,
+    message: DiffMessage,
     /// `covered`, `omitted`, or `gone` if the second view does not account for it.
     how: &'static str,
     /// Reason of the omission; otherwise empty.
@@ -72,7 +71,7 @@ struct Dropped {
 
 /// A part that the second view shows differently.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Changed {
+struct ChangedPart {
     revision: i64,
     /// Id of the part, by which the original can be expanded.
     part_id: String,
@@ -88,10 +87,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let client = globals.client().await?;
     let mut output = globals.output();
     let session_id = ids::session(&client, &arguments.session).await?;
-    let request = |as_of_revision| pb::GetContextRequest {
+    let request = |as_of_revision| pb::GetViewRequest {
         session_id: session_id.clone(),
         as_of_revision,
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let before = client.view(request(Some(arguments.from))).await?;
     let after = client.view(request(arguments.to)).await?;
@@ -106,9 +105,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
-fn key(message: &pb::ContextMessage) -> String {
+fn key(message: &pb::ViewMessage) -> String {
     if message.message_id.is_empty() {
-        format!("{} {} {}", message.role, message.kind, words(message))
+        format!("{} {} {}", message.role, message.kind, message_words(message))
     } else {
         format!("{} {}", message.message_id, message.kind)
     }
@@ -125,21 +124,21 @@ fn body_words(body: &Body) -> &str {
     }
 }
 
-fn part_words(part: &pb::ContextPart) -> &str {
+fn part_words(part: &pb::ViewPart) -> &str {
     part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
 }
 
-fn words(message: &pb::ContextMessage) -> String {
+fn words(message: &pb::ViewMessage) -> String {
     let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
     shorten(&all, WIDTH)
 }
 
-fn shown(message: &pb::ContextMessage) -> Shown {
+fn shown(message: &pb::ViewMessage) -> Shown {
     Shown {
         revision: message.revision,
         message_id: message.message_id.clone(),
         heading: heading(message),
-        words: words(message),
+        words: message_words(message),
     }
 }
 
@@ -156,7 +155,7 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
 }
 
 /// Account of a message that the second view does not show.
-fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
+fn dropped(message: &pb::ViewMessage, end: &pb::ViewEnd) -> Dropped {
     let gone = Dropped {
         message: shown(message),
         how: "gone",
@@ -172,7 +171,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         |covered: &&pb::CoveredHistory| covered.covered_ranges.iter().any(|range| holds(range, message.revision));
     if let Some(covered) = end.covered.as_ref().filter(is_covered) {
         let compaction_id = covered.compaction_id.clone();
-        return Dropped {
+        return DroppedMessage {
             how: "covered",
             compaction_id,
             summary_message_id: covered.summary_message_id.clone(),
@@ -183,12 +182,12 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         compaction.covered_ranges.iter().any(|range| holds(range, message.revision))
     };
     if let Some(compaction) = end.provider_compaction.as_ref().filter(stands_for) {
-        return Dropped { how: "covered", summary_message_id: compaction.message_id.clone(), ..gone };
+        return DroppedMessage { how: "covered", summary_message_id: compaction.message_id.clone(), ..gone };
     }
     let is_omitted =
         |omitted: &&pb::OmittedHistory| omitted.range.as_ref().is_some_and(|range| holds(range, message.revision));
     match end.omitted.iter().find(is_omitted) {
-        Some(omitted) => Dropped {
+        Some(omitted) => DroppedMessage {
             how: "omitted",
             reason: word(omitted.reason().as_str_name(), "OMIT_REASON_"),
             compaction_id: omitted.compaction_id.clone().unwrap_or_default(),
@@ -199,13 +198,13 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
 }
 
 /// The parts of a message that differ from before.
-fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<Changed> {
-    let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
-    let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
-    let change = |part: &pb::ContextPart| {
+fn changed(before: &pb::ViewMessage, after: &pb::ViewMessage) -> Vec<Changed> {
+    let part_id = |part: &pb::ViewPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
+    let known: HashMap<String, &pb::ViewPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let change = |part: &pb::ViewPart| {
         let id = part_id(part);
-        let old = known.get(&id).filter(|_| !id.is_empty())?;
-        (old.part != part.part).then(|| Changed {
+        let old = parts_before.get(&id).filter(|_| !id.is_empty())?;
+        (old.part != part.part).then(|| ChangedPart {
             revision: after.revision,
             part_id: id,
             how: match part.shortening() {
@@ -221,16 +220,16 @@ fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<Chang
 }
 
 fn compare(before: &View, after: &View) -> Diff {
-    let old: HashMap<String, &pb::ContextMessage> =
+    let old: HashMap<String, &pb::ViewMessage> =
         before.messages.iter().map(|message| (key(message), message)).collect();
     let new: HashSet<String> = after.messages.iter().map(key).collect();
     let left = before.messages.iter().filter(|message| !new.contains(&key(message)));
     let mut diff = Diff { from: side(before), to: side(after), ..Diff::default() };
-    diff.dropped = left.map(|message| dropped(message, &after.end)).collect();
+    diff.dropped = left.map(|message| dropped_message(message, &after.end)).collect();
     for message in &after.messages {
         match old.get(&key(message)) {
-            Some(known) => diff.changed.extend(changed(known, message)),
-            None => diff.came.push(shown(message)),
+            Some(known) => diff.changed.extend(changed_parts(known, message)),
+            None => diff.came.push(diff_message(message)),
         }
     }
     diff
@@ -259,7 +258,12 @@ fn lines(diff: &Diff) -> Vec<String> {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let revisions =
             pb::RevisionRange { first_revision: first.message.revision, last_revision: last.message.revision };
-        lines.push(format!("- {}, revisions {}{}", number(run.len(), "message"), range(&revisions), why(first)));
+        lines.push(format!(
+            "- {}, revisions {}{}",
+            number(run.len(), "message"),
+            range(&revisions),
+            drop_reason(first)
+        ));
     }
     for part in &diff.changed {
         lines.push(format!(
@@ -276,12 +280,12 @@ fn lines(diff: &Diff) -> Vec<String> {
     lines
 }
 
-fn same_way(one: &Dropped, other: &Dropped) -> bool {
+fn same_way(one: &DroppedMessage, other: &DroppedMessage) -> bool {
     (one.how, &one.reason, &one.compaction_id) == (other.how, &other.reason, &other.compaction_id)
 }
 
 /// Reason for which a message is no longer shown, with the summary that covers it.
-fn why(dropped: &Dropped) -> String {
+fn drop_reason(dropped: &DroppedMessage) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {
         "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.summary_message_id),
@@ -294,34 +298,34 @@ fn why(dropped: &Dropped) -> String {
 mod tests {
     use super::*;
 
-    fn message(revision: i64, kind: pb::ContextMessageKind, words: &str) -> pb::ContextMessage {
+    fn message(revision: i64, kind: pb::ViewMessageKind, words: &str) -> pb::ViewMessage {
         let body = Body::Text(pb::TextPart { text: words.to_owned() });
         let part = pb::Part { part_id: format!("prt_{revision}"), body: Some(body), ..pb::Part::default() };
-        pb::ContextMessage {
+        pb::ViewMessage {
             message_id: format!("msg_{revision}"),
             revision,
             role: pb::Role::User.into(),
             kind: kind.into(),
-            parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
-            ..pb::ContextMessage::default()
+            parts: vec![pb::ViewPart { part: Some(part), ..pb::ViewPart::default() }],
+            ..pb::ViewMessage::default()
         }
     }
 
-    fn view(revision: i64, tokens: i64, messages: Vec<pb::ContextMessage>) -> View {
-        let header = pb::ContextHeader { revision, estimated_tokens: tokens, ..pb::ContextHeader::default() };
+    fn view(revision: i64, tokens: i64, messages: Vec<pb::ViewMessage>) -> View {
+        let header = pb::ViewHeader { revision, estimated_tokens: tokens, ..pb::ViewHeader::default() };
         View { header, messages, ..View::default() }
     }
 
     #[test]
     fn removed_replaced_and_added_messages_are_listed() {
-        let shown = pb::ContextMessageKind::Shown;
+        let shown = pb::ViewMessageKind::Shown;
         let with_text = |revision: i64| message(revision, shown, &format!("words {revision}"));
         let before = view(9, 90, [1, 2, 3, 5, 6].map(with_text).into());
         let mut pruned = message(6, shown, "[cleared]");
         pruned.parts[0].shortening = pb::Shortening::Pruned.into();
-        let summary = message(11, pb::ContextMessageKind::Summary, "we talked");
+        let summary = message(11, pb::ViewMessageKind::Summary, "we talked");
         let mut after = view(12, 40, vec![summary, pruned, with_text(12)]);
-        after.end = pb::ContextEnd {
+        after.end = pb::ViewEnd {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_11".into(),
@@ -334,7 +338,7 @@ mod tests {
                 compaction_id: Some("cmp_2".into()),
                 ..pb::OmittedHistory::default()
             }],
-            ..pb::ContextEnd::default()
+            ..pb::ViewEnd::default()
         };
         assert_eq!(
             lines(&compare(&before, &after)),
@@ -352,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_same_view_has_no_differences() {
-        let one = view(9, 90, vec![message(1, pb::ContextMessageKind::Shown, "words")]);
+        let one = view(9, 90, vec![message(1, pb::ViewMessageKind::Shown, "words")]);
         let diff = compare(&one, &one);
         assert!(diff.dropped.is_empty() && diff.changed.is_empty() && diff.came.is_empty());
         assert_eq!(lines(&diff).len(), 1);

@@ -7,7 +7,7 @@ use super::failure;
 use super::output::{Output, count};
 use super::progress::Progress;
 use super::{Globals, backup};
-use crate::daemon::offline::{self, Diagnosis, ExaminationMode, Examined};
+use crate::daemon::offline::{self, Diagnosis, DoctorTotals, ExaminationMode};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,8 +31,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if let Some(folder) = &arguments.export {
         return export::run(&mut output, &arguments.data_dir, folder).await;
     }
-    let mut found = Vec::new();
-    let mut note = |diagnosis| found.push(diagnosis);
+    let mut diagnoses = Vec::new();
+    let mut note = |diagnosis| diagnoses.push(diagnosis);
     let progress = Mutex::new(Progress::new());
     let show = |now| {
         if let Ok(mut progress) = progress.lock() {
@@ -43,7 +43,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let examined = offline::examine(&arguments.data_dir, mode, &mut note, &show).await;
     drop(progress);
     let examined = examined.with_context(|| format!("cannot examine {}", arguments.data_dir.display()))?;
-    found.iter().try_for_each(|diagnosis| print(&mut output, diagnosis))?;
+    diagnoses.iter().try_for_each(|diagnosis| print(&mut output, diagnosis))?;
     end(&mut output, examined)?;
     output.flush()?;
     let is_whole = examined.findings == examined.repaired;
@@ -62,8 +62,8 @@ fn print(output: &mut Output, diagnosis: &Diagnosis) -> anyhow::Result<()> {
     Ok(output.line(&format!("{subject}: {message}{end}"))?)
 }
 
-fn end(output: &mut Output, examined: Examined) -> anyhow::Result<()> {
-    let Examined { sessions, events, findings, repaired } = examined;
+fn end(output: &mut Output, examined: DoctorTotals) -> anyhow::Result<()> {
+    let DoctorTotals { sessions, events, findings, repaired } = examined;
     if output.json() {
         return output.value(&serde_json::json!({
             "sessionCount": sessions, "eventCount": events, "findingCount": findings, "repairedCount": repaired,

@@ -64,29 +64,29 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if dry_run {
         let would = client.call(request(true)).await?;
         let again = if would.existed { "was erased before: " } else { "would erase " };
-        output.answer(&would, &format!("{again}{}{}", what(&would), staying(&would, tree)))?;
+        output.answer(&would, &format!("{again}{}{}", describe_erased(&would), describe_staying(&would, tree)))?;
         output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !yes {
         let would = client.call(request(true)).await?;
-        confirm(&format!("erase {} for good{}?", what(&would), staying(&would, tree)))?;
+        confirm(&format!("erase {} for good{}?", describe_erased(&would), describe_staying(&would, tree)))?;
     }
     let erased = client.call(request(false)).await?;
     let again = if erased.existed { " before" } else { "" };
-    let mut line = format!("erased{again} {}, at revision {}", what(&erased), erased.revision);
+    let mut line = format!("erased{again} {}, at revision {}", describe_erased(&erased), erased.revision);
     if !erased.pending_files.is_empty() {
         let files = erased.pending_files.join(", ");
         line.push_str(&format!("; until a reader of earlier states has ended, bytes of it may be in {files}"));
     }
-    line.push_str(&staying(&erased, tree));
+    line.push_str(&describe_staying(&erased, tree));
     output.answer(&erased, &line)?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The sessions of sub-agents that stay, as the end of a line.
-fn staying(erased: &pb::EraseContentResponse, tree: bool) -> String {
+fn describe_staying(erased: &pb::EraseContentResponse, tree: bool) -> String {
     let ids = &erased.sub_agent_session_ids;
     if tree || ids.is_empty() {
         return String::new();
@@ -96,7 +96,7 @@ fn staying(erased: &pb::EraseContentResponse, tree: bool) -> String {
 }
 
 /// What is erased, in one line.
-fn what(erased: &pb::EraseContentResponse) -> String {
+fn describe_erased(erased: &pb::EraseContentResponse) -> String {
     let mut what = vec![
         format!("{} with {}", count(erased.message_count, "message"), count(erased.part_count, "part")),
         count(erased.content_bytes, "byte"),

@@ -38,7 +38,7 @@ enum Command {
 /// What became of the erasures of a file.
 #[derive(Debug, Default, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Applied {
+struct AppliedErasures {
     /// Erasures of a part, a message or a session that took content now.
     erased_count: i64,
     /// Those of which nothing was left.
@@ -73,13 +73,13 @@ async fn export(globals: &Globals) -> anyhow::Result<ExitCode> {
 }
 
 async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<ExitCode> {
-    let requests = requests(&read(file)?)?;
+    let requests = requests(&read_file(file)?)?;
     if !yes {
         let many = count(i64::try_from(requests.len()).unwrap_or(i64::MAX), "erasure");
         super::erase::confirm(&format!("apply {many} of {} for good?", file.display()))?;
     }
     let client = globals.client().await?;
-    let mut applied = Applied::default();
+    let mut applied = AppliedErasures::default();
     for request in requests {
         erase(&client, request, &mut applied).await?;
     }
@@ -92,7 +92,7 @@ async fn apply(globals: &Globals, file: &Path, yes: bool) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+fn read_file(file: &Path) -> anyhow::Result<String> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
@@ -138,7 +138,7 @@ fn of_message(message: pb::ErasedMessage) -> Vec<Target> {
     }
 }
 
-async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut Applied) -> anyhow::Result<()> {
+async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut AppliedErasures) -> anyhow::Result<()> {
     match client.call(request).await {
         Ok(erased) if erased.existed => applied.existed_count += 1,
         Ok(erased) => {
@@ -155,8 +155,8 @@ async fn erase(client: &Client, request: pb::EraseContentRequest, applied: &mut 
     Ok(())
 }
 
-fn line(applied: &Applied) -> String {
-    let Applied { erased_count, existed_count, missing_count, pending_files } = applied;
+fn line(applied: &AppliedErasures) -> String {
+    let AppliedErasures { erased_count, existed_count, missing_count, pending_files } = applied;
     let mut line = format!(
         "applied {}; of {existed_count} more nothing was left, and of {missing_count} the content is not in this store",
         count(*erased_count, "erasure")

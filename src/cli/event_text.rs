@@ -116,7 +116,6 @@ pub(super) fn sentence(event: &pb::Event, detail: Detail) -> String {
     }
 }
 
-/// An erasure, with its reason.
 fn erasure(erased: &pb::Erased) -> String {
     let what = match erased.target() {
         pb::ErasedTarget::Session if erased.unfinished => "session erased in part".to_owned(),

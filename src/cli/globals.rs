@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::times::Times;
 use crate::clock::Clock;
-use longhand_client::target::Named;
+use longhand_client::target::NamedTarget;
 use longhand_client::{Client, Error, Target};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Globals {
 
     /// The daemon to ask, with what proves who asks.
     pub(super) fn target(&self) -> Result<Target, Error> {
-        Target::find(Named {
+        Target::find(NamedTarget {
             address: self.server.clone(),
             token_file: self.token_file.clone(),
             ca_file: self.ca_file.clone(),

@@ -1,4 +1,4 @@
-//! What the command line says of itself: its commands in groups, and advice on words that are none of its own.
+//! What the command line says of itself: its commands in groups, and advice on commands that it does not have.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ pub const GROUPS: [(&str, &[&str]); 8] = [
     ("Messages", &["append", "finish", "show", "search", "expand", "edit", "pin", "rewind"]),
     (
         "Views and compactions",
-        &["context", "diff", "compact", "compactions", "said", "confirm", "cancel", "retry", "undo", "redo"],
+        &["view", "diff", "compact", "compactions", "said", "confirm", "cancel", "retry", "undo", "redo"],
     ),
     ("Working together", &["watch", "events", "replay", "who", "run", "prompt", "approve"]),
     ("Policies", &["presets", "simulate", "evaluate"]),
@@ -38,8 +38,8 @@ pub(super) const SYNONYMS: [(&str, &str); 12] = [
 const COLUMNS_MAX: usize = 100;
 
 /// The command line, whose help has its commands in groups.
-pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
-    let listed = listed(&command);
+pub(super) fn group_commands(mut command: clap::Command) -> clap::Command {
+    let listed = command_list(&command);
     // Only the list of all commands in one is left out.
     for name in GROUPS.iter().flat_map(|(_, names)| *names) {
         command = command.mut_subcommand(name, |one| one.hide(true));
@@ -50,7 +50,7 @@ pub(super) fn grouped(mut command: clap::Command) -> clap::Command {
 }
 
 /// The groups with their commands, and what each one does.
-fn listed(command: &clap::Command) -> String {
+fn command_list(command: &clap::Command) -> String {
     let heading = clap::builder::Styles::styled().get_header().to_owned();
     let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0) + 4;
     let columns = terminal_size::terminal_size().map_or(COLUMNS_MAX, |(columns, _)| usize::from(columns.0));
@@ -60,7 +60,8 @@ fn listed(command: &clap::Command) -> String {
         // Writing to a text does not fail.
         let _ = writeln!(listed, "{heading}{title}:{heading:#}");
         for name in names {
-            let about = command.find_subcommand(name).map(said).unwrap_or_default();
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
             let margin = " ".repeat(width);
             let options = textwrap::Options::new(columns).subsequent_indent(&margin);
             let line = format!("  {name:0$}{1}", width - 2, about);
@@ -71,15 +72,8 @@ fn listed(command: &clap::Command) -> String {
     listed
 }
 
-/// What a command does, and its other names.
-fn said(command: &clap::Command) -> String {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let aliases: Vec<&str> = command.get_visible_aliases().collect();
-    if aliases.is_empty() { about } else { format!("{about}; also `{}`", aliases.join("`, `")) }
-}
-
 /// An error with better advice: the command that a word of others means, and the option that given ones go with.
-pub(super) fn advised(mut error: clap::Error) -> clap::Error {
+pub(super) fn advise(mut error: clap::Error) -> clap::Error {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) => {
             let meant = SYNONYMS.iter().find(|(synonym, _)| synonym == word).map(|(_, command)| (*command).to_owned());

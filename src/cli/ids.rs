@@ -158,12 +158,12 @@ pub(super) async fn optional_session(client: &Client, named: Option<String>) -> 
 async fn candidates(client: &Client, digits: &str) -> anyhow::Result<Vec<pb::Session>> {
     let mut request =
         pb::ListSessionsRequest { page_size: PAGE_SIZE, include_archived: true, ..pb::ListSessionsRequest::default() };
-    let mut found = Vec::new();
+    let mut sessions = Vec::new();
     for _ in 0..PAGES_MAX {
         let page = client.call(request).await?;
-        found.extend(page.sessions.into_iter().filter(|session| abbreviates(digits, &session.session_id)));
+        sessions.extend(page.sessions.into_iter().filter(|session| abbreviates(digits, &session.session_id)));
         if page.next_page_token.is_empty() {
-            return Ok(found);
+            return Ok(sessions);
         }
         request = pb::ListSessionsRequest {
             page_size: PAGE_SIZE,

@@ -4,7 +4,7 @@ use super::failure::Usage;
 use super::output::{Output, count};
 use super::progress::Progress;
 use super::{Globals, backup};
-use crate::daemon::offline::{self, Migrated, MigrationProgress, Place, Shard};
+use crate::daemon::offline::{self, MigratedStore, MigrationProgress, Shard, StorePlace};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,12 +30,12 @@ pub(super) struct Arguments {
 }
 
 /// A place by its argument.
-fn place(text: &str, shard: &str) -> anyhow::Result<Place> {
+fn place(text: &str, shard: &str) -> anyhow::Result<StorePlace> {
     if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
-        return Ok(Place::Directory(PathBuf::from(text)));
+        return Ok(StorePlace::Directory(PathBuf::from(text)));
     }
     let shard = Shard::new(text, shard).map_err(|error| Usage(error.to_string()))?;
-    Ok(Place::Shard(Arc::new(shard)))
+    Ok(StorePlace::Shard(Arc::new(shard)))
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -66,8 +66,8 @@ fn line(now: MigrationProgress) -> String {
     }
 }
 
-fn report(output: &mut Output, migrated: &Migrated, to: &Place) -> anyhow::Result<()> {
-    let Migrated { store_id, sessions, head_seq, set_aside } = migrated;
+fn report(output: &mut Output, migrated: &MigratedStore, to: &StorePlace) -> anyhow::Result<()> {
+    let MigratedStore { store_id, sessions, head_seq, set_aside } = migrated;
     if output.json() {
         return output.value(&serde_json::json!({
             "storeId": store_id.to_string(),
@@ -78,8 +78,10 @@ fn report(output: &mut Output, migrated: &Migrated, to: &Place) -> anyhow::Resul
     }
     let (sessions, events) = (count(*sessions, "session"), count(*head_seq, "event"));
     let place = match to {
-        Place::Directory(directory) => format!("{} is the store now: serve it with --data-dir", directory.display()),
-        Place::Shard(shard) => {
+        StorePlace::Directory(directory) => {
+            format!("{} is the store now: serve it with --data-dir", directory.display())
+        }
+        StorePlace::Shard(shard) => {
             format!("the shard {0} is the store now: serve it with --database and --shard {0}", shard.name())
         }
     };

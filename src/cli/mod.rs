@@ -12,7 +12,6 @@ mod compactions;
 mod completions;
 mod consent;
 mod console;
-mod context;
 mod demo;
 mod detail;
 mod diff;
@@ -34,6 +33,7 @@ mod label;
 mod message_text;
 mod migrate;
 mod output;
+mod pairing;
 mod plan_text;
 mod policy_file;
 mod presets;
@@ -124,8 +124,7 @@ enum Command {
     /// Print the original history of a session
     Show(show::Arguments),
     /// Print a session's view for the model
-    #[command(visible_alias = "view")]
-    Context(context::Arguments),
+    View(view::Arguments),
     /// Print the originals of an id in a view
     Expand(expand::Arguments),
     /// Print the changes of a session's view between two revisions
@@ -140,7 +139,7 @@ enum Command {
     Who(who::Arguments),
     /// Say who answers in a session: acquire, renew, release, cancel and follow runs
     Run(run::Arguments),
-    /// Add prompts to a session's queue, list, move, withdraw and take them
+    /// Submit prompts to a session's queue, list, move, withdraw and take them
     Prompt(prompt::Arguments),
     /// Ask questions, and answer those of agents
     Approve(approve::Arguments),
@@ -204,9 +203,10 @@ enum Command {
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
-    let parsed = help::grouped(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        help::group_commands(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
-        let error = help::advised(error);
+        let error = help::advise(error);
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
         if std::env::args_os().len() == 1 && welcome::is_due() {
             drop(welcome::greet());
@@ -253,7 +253,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
         Command::Search(arguments) => search::run(globals, arguments).await,
         Command::Show(arguments) => show::run(globals, arguments).await,
-        Command::Context(arguments) => context::run(globals, arguments).await,
+        Command::View(arguments) => view::run(globals, arguments).await,
         Command::Expand(arguments) => expand::run(globals, arguments).await,
         Command::Diff(arguments) => diff::run(globals, arguments).await,
         Command::Events(arguments) => events::run(globals, arguments).await,
@@ -332,7 +332,7 @@ mod tests {
             "longhand events --new --after x",
             "longhand events --raw --json",
             "longhand import a.jsonl --pace 5",
-            "longhand context s --wait --shorten",
+            "longhand view s --wait --shorten",
             "longhand compact s --prune --instructions x",
             "longhand compact s --dry-run --detach",
             "longhand compact s --wait",

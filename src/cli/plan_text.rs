@@ -1,8 +1,8 @@
 //! Text form of compaction plans.
 
-use super::context::range;
 use super::event_text::compaction;
 use super::output::{Output, count, dollars};
+use super::view::range;
 use crate::pb;
 
 /// Prints the changes that a compaction would make, and the requests that a model would get.

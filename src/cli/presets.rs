@@ -76,7 +76,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None if output.json() => presets.iter().try_for_each(|preset| output.message(preset))?,
         None => {
-            // Those of one agent stay in their order, of which the last is what a name without a version means.
+            // The sort is stable: the last version of an agent stays last. A name without a version means that one.
             presets.sort_by(|a, b| agent(a).cmp(agent(b)));
             table(&presets).print(&mut output)?;
         }
@@ -112,8 +112,8 @@ fn agent(preset: &pb::Preset) -> &str {
 /// The preset with this full name; for a name without a version, the last listed version.
 fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
-    let found = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
-    found.ok_or_else(|| unknown(name))
+    let preset = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
+    preset.ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> anyhow::Error {

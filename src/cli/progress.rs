@@ -29,10 +29,10 @@ pub(super) struct Progress {
 impl Progress {
     /// A progress line that begins now.
     pub(super) fn new() -> Self {
-        Self::at(Clock::default(), std::io::stderr().is_terminal())
+        Self::with_clock(Clock::default(), std::io::stderr().is_terminal())
     }
 
-    fn at(clock: Clock, terminal: bool) -> Self {
+    fn with_clock(clock: Clock, terminal: bool) -> Self {
         let began = clock.now();
         Self { terminal, clock, began, shown: None }
     }
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn only_long_commands_on_a_terminal_have_a_line() {
         let clock = Clock::fixed_at(Timestamp(0));
-        let mut progress = Progress::at(clock.clone(), true);
-        let silent = Progress::at(clock.clone(), false);
+        let mut progress = Progress::with_clock(clock.clone(), true);
+        let silent = Progress::with_clock(clock.clone(), false);
         assert!(!progress.is_due());
         clock.advance(999);
         assert!(!progress.is_due());

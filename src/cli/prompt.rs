@@ -21,8 +21,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Add a prompt to a session's queue, and print its id
-    Add {
+    /// Submit a prompt to a session's queue, and print its id
+    Submit {
         /// Session, by id, client id, or the last or first digits of its id
         session: String,
         /// Text of the prompt; default: standard input
@@ -87,7 +87,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut output = globals.output();
     let request_id = String::new();
     match arguments.command {
-        Command::Add { session, text, steer, interrupt, result, rewind_to, rewind_all } => {
+        Command::Submit { session, text, steer, interrupt, result, rewind_to, rewind_all } => {
             let delivery = match (steer, interrupt) {
                 (true, _) => pb::Delivery::Steer,
                 (_, true) => pb::Delivery::Interrupt,
@@ -123,10 +123,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             let session_id = ids::session(&client, &session).await?;
             let request =
                 pb::TakePromptRequest { session_id, epoch, prompt_id: prompt, steering_only: steering, request_id };
-            let taken = client.call(request).await?;
-            let end = taken.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
+            let answer = client.call(request).await?;
+            let end = answer.prompt.as_ref().and_then(|prompt| prompt.end.as_ref());
             let message = end.and_then(|end| end.message_id.clone()).unwrap_or_default();
-            output.answer(&taken, &message)?;
+            output.answer(&answer, &message)?;
         }
         Command::Move { session, prompt, before } => {
             let session_id = ids::session(&client, &session).await?;
@@ -156,8 +156,7 @@ fn result_part(call_id: String, output: String) -> pb::Part {
     pb::Part { body: Some(pb::part::Body::ToolResult(result)), ..pb::Part::default() }
 }
 
-/// The text of a prompt on one line.
-fn words(prompt: &pb::Prompt) -> String {
+fn prompt_text(prompt: &pb::Prompt) -> String {
     let text = |part: &pb::Part| match &part.body {
         Some(pb::part::Body::Text(text)) => one_line(&text.text),
         Some(pb::part::Body::Media(media)) => format!("[{}]", one_line(&media.mime_type)),
@@ -176,7 +175,7 @@ fn delivery(prompt: &pb::Prompt) -> String {
 /// Description of a prompt, in one line.
 pub(super) fn line(prompt: &pb::Prompt) -> String {
     let from = if prompt.actor.is_empty() { String::new() } else { format!(" of {}", one_line(&prompt.actor)) };
-    format!("prompt {}{from} ({}): {}", prompt.prompt_id, delivery(prompt), words(prompt))
+    format!("prompt {}{from} ({}): {}", prompt.prompt_id, delivery(prompt), prompt_text(prompt))
 }
 
 fn print(output: &mut Output, prompts: &[pb::Prompt]) -> anyhow::Result<()> {
@@ -197,7 +196,7 @@ fn print(output: &mut Output, prompts: &[pb::Prompt]) -> anyhow::Result<()> {
             Some(Some(epoch)) => format!("taken by {epoch}"),
         };
         let sender = if prompt.actor.is_empty() { "-".to_owned() } else { one_line(&prompt.actor) };
-        table.row(vec![prompt.prompt_id.clone(), delivery(prompt), state, sender, words(prompt)]);
+        table.row(vec![prompt.prompt_id.clone(), delivery(prompt), state, sender, prompt_text(prompt)]);
     }
     Ok(table.print(output)?)
 }

@@ -92,8 +92,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     match arguments.command {
         Command::Show { session } => {
             let session_id = ids::session(&client, &session).await?;
-            let found = client.call(pb::GetRunRequest { session_id }).await?;
-            if output.json() { output.message(&found)? } else { show(&mut output, &found)? }
+            let run = client.call(pb::GetRunRequest { session_id }).await?;
+            if output.json() { output.message(&run)? } else { show(&mut output, &run)? }
         }
         Command::List { session, tree } => {
             let session_id = ids::optional_session(&client, session).await?;

@@ -82,7 +82,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         number("type of part", "PART_TYPE_", name, |full| pb::PartType::from_str_name(full).map(i32::from))
     });
     let mut request = pb::SearchHistoryRequest {
-        query: quoted(&arguments.words),
+        query: quote_words(&arguments.words),
         project: arguments.project,
         roles: roles.collect::<Result<_, _>>()?,
         tools: arguments.tool,
@@ -125,7 +125,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         let times = Globals::times(&output);
         all.iter().try_for_each(|hit| print(&mut output, hit, ids, times, arguments.why))?;
         if all.is_empty() {
-            eprintln!("{}", nothing(indexed, head));
+            eprintln!("{}", no_hits_text(indexed, head));
         }
         if is_cut {
             eprintln!("some words are so common that they only change the order of what the others find");
@@ -136,7 +136,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// What is said if nothing is found.
-fn nothing(indexed: i64, head: i64) -> String {
+fn no_hits_text(indexed: i64, head: i64) -> String {
     match head - indexed {
         1.. => format!("nothing found in what is indexed: {indexed} of {head} events; search again in a while"),
         _ => format!("nothing found; all {head} events are indexed"),
@@ -144,7 +144,7 @@ fn nothing(indexed: i64, head: i64) -> String {
 }
 
 /// The words as the shell gave them: an argument with blanks is a phrase, as it was in quotation marks.
-fn quoted(words: &[String]) -> String {
+fn quote_words(words: &[String]) -> String {
     let quoted = |word: &String| {
         let is_phrase = words.len() > 1 && word.contains(char::is_whitespace) && !word.contains('"');
         if is_phrase { format!("\"{word}\"") } else { word.clone() }
@@ -164,7 +164,7 @@ fn print(output: &mut Output, hit: &pb::SearchHit, ids: Ids, times: Times, why: 
     let role = format!("  {} ({kind}{tool})", word(hit.role().as_str_name(), "ROLE_"));
     let (style, state) = state(hit, ids);
     output.styled_line(&[(HEADING, head), (PLAIN, role), (PLAIN, "  ".to_owned()), (style, state)])?;
-    let pieces = hit.snippet.as_ref().map(marked).unwrap_or_default();
+    let pieces = hit.snippet.as_ref().map(marked_pieces).unwrap_or_default();
     // Colours alone mark what matches: another mark would read as a part of the text.
     let style = |matches| if matches { PENDING.bold() } else { PLAIN };
     let mut line = vec![(PLAIN, "    ".to_owned())];
@@ -203,7 +203,7 @@ fn state(hit: &pb::SearchHit, ids: Ids) -> (Style, String) {
 }
 
 /// A snippet on one line, in pieces that match or not.
-fn marked(snippet: &pb::Snippet) -> Vec<(bool, String)> {
+fn marked_pieces(snippet: &pb::Snippet) -> Vec<(bool, String)> {
     let mut pieces = Vec::new();
     let mut at = 0;
     let place = |bytes: i64| usize::try_from(bytes - snippet.offset_bytes).unwrap_or(0).min(snippet.text.len());
@@ -235,7 +235,7 @@ mod tests {
             ],
         };
         let expected = [(false, "é "), (true, "key"), (false, " in "), (true, "vault")];
-        assert_eq!(marked(&snippet), expected.map(|(matches, text)| (matches, text.to_owned())));
+        assert_eq!(marked_pieces(&snippet), expected.map(|(matches, text)| (matches, text.to_owned())));
     }
 
     #[test]
@@ -248,13 +248,13 @@ mod tests {
         };
         assert_eq!(reasons(&rank), "all words: vault 2.0, key 0.5");
         assert_eq!(reasons(&pb::SearchRank { has_every_term: false, ..rank }), "vault 2.0, key 0.5");
-        assert_eq!(nothing(7, 7), "nothing found; all 7 events are indexed");
-        assert!(nothing(5, 7).contains("5 of 7 events"), "{}", nothing(5, 7));
+        assert_eq!(no_hits_text(7, 7), "nothing found; all 7 events are indexed");
+        assert!(no_hits_text(5, 7).contains("5 of 7 events"), "{}", no_hits_text(5, 7));
     }
 
     #[test]
     fn an_argument_with_blanks_is_a_phrase() {
-        let words = |words: &[&str]| quoted(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let words = |words: &[&str]| quote_words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&["deploy key"]), "deploy key", "all of it may be quoted");
         assert_eq!(words(&["deploy", "vault seven"]), "deploy \"vault seven\"");
         assert_eq!(words(&["a \"b c\"", "d*"]), "a \"b c\" d*");

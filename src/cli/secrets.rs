@@ -37,7 +37,6 @@ struct Check {
     rules: RuleArguments,
 }
 
-/// A secret in a file.
 #[derive(Serialize)]
 struct FoundSecret<'a> {
     file: String,
@@ -56,17 +55,17 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 fn check(globals: &Globals, check: &Check) -> anyhow::Result<ExitCode> {
-    let rules = check.rules.read()?;
+    let rules = check.rules.read_rules()?;
     let mut output = globals.output();
     let mut findings: usize = 0;
     for file in &check.files {
-        let text = read(file)?;
+        let text = read_text(file)?;
         let name = file.display().to_string();
-        for (line, column, rule, action) in find(&rules, file, &text) {
+        for (line, column, rule, action) in find_secrets(&rules, file, &text) {
             findings += 1;
-            let found = FoundSecret { file: name.clone(), line, column, rule, action };
+            let secret = FoundSecret { file: name.clone(), line, column, rule, action };
             match output.json() {
-                true => output.value(&found)?,
+                true => output.value(&secret)?,
                 false => output.line(&format!("{name}:{line}:{column}: {rule} ({action})"))?,
             }
         }
@@ -79,7 +78,7 @@ fn check(globals: &Globals, check: &Check) -> anyhow::Result<ExitCode> {
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+fn read_text(file: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     match file.as_os_str() == "-" {
         true => std::io::stdin().read_to_end(&mut bytes).map(drop),
@@ -90,18 +89,18 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 /// Line, column, rule and action of everything that is found.
-fn find<'a>(rules: &'a Rules, file: &Path, text: &str) -> Vec<(usize, usize, &'a str, &'a str)> {
+fn find_secrets<'a>(rules: &'a Rules, file: &Path, text: &str) -> Vec<(usize, usize, &'a str, &'a str)> {
     let place = |first: usize, text: &str, at: usize| {
         let before = &text[..at];
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
         (first + before.matches('\n').count(), before[begin..].chars().count() + 1)
     };
     let of = |first: usize, syntax: Syntax, text: &str| {
-        let found = rules.positions(syntax, text).into_iter().map(|(range, hit)| {
+        let hits = rules.positions(syntax, text).into_iter().map(|(range, hit)| {
             let (line, column) = place(first, text, range.start);
             (line, column, rules.name(hit.rule), hit.action.name())
         });
-        found.collect::<Vec<_>>()
+        hits.collect::<Vec<_>>()
     };
     match file.extension().is_some_and(|extension| extension == "jsonl") {
         true => (1..).zip(text.lines()).flat_map(|(number, line)| of(number, Syntax::Json, line)).collect(),

@@ -3,7 +3,7 @@
 use super::Globals;
 use super::output::Output;
 use super::signals::{INTERRUPTED, Signals};
-use crate::config::{Config, Listen};
+use crate::config::{Config, ListenAddress};
 use crate::daemon;
 use longhand_client::Address;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     data_dir: Option<PathBuf>,
     /// TCP address to listen on, or off; default: a free port of 127.0.0.1, in longhand.url of the data directory
     #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<Listen>,
+    listen: Option<ListenAddress>,
     /// Unix socket to listen on; default: longhand.sock in the data directory
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let (output, store) = (globals.output(), store(&config));
     // A failed write is ignored: the reader may be gone.
-    let announced = |listening: &daemon::Listening| drop(announce(output, listening, &store));
+    let announced = |listening: &daemon::ListenAddresses| drop(announce(output, listening, &store));
     let serving = daemon::run(config, async { drop(stopped.await) }, announced);
     // The first signal asks for a clean stop; the second one ends the process at once.
     let signalled = async {
@@ -84,7 +84,7 @@ fn store(config: &Config) -> String {
 }
 
 /// Prints one line with the addresses on which the daemon listens, and for people how to see it.
-fn announce(mut output: Output, listening: &daemon::Listening, store: &str) -> anyhow::Result<()> {
+fn announce(mut output: Output, listening: &daemon::ListenAddresses, store: &str) -> anyhow::Result<()> {
     // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());

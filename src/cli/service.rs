@@ -39,7 +39,6 @@ pub(super) struct UpArguments {
     config: Option<PathBuf>,
 }
 
-/// The service, as JSON.
 #[derive(Serialize)]
 struct Service {
     unit: String,
@@ -59,9 +58,9 @@ pub(super) async fn up(globals: &Globals, arguments: UpArguments) -> anyhow::Res
     let unit = unit(&text(&std::env::current_exe()?)?, &command);
     let earlier = own_unit(&file)?;
     systemctl(&["show-environment"]).with_context(|| format!("systemd does not run for this user; {INSTEAD}"))?;
-    let known = systemctl(&["show", "--property", "FragmentPath", "--value", NAME])?;
-    if earlier.is_none() && !known.is_empty() {
-        anyhow::bail!("{known} is a unit of this name, and not by `longhand up`: `systemctl --user start {NAME}`");
+    let unit_path = systemctl(&["show", "--property", "FragmentPath", "--value", NAME])?;
+    if earlier.is_none() && !unit_path.is_empty() {
+        anyhow::bail!("{unit_path} is a unit of this name, and not by `longhand up`: `systemctl --user start {NAME}`");
     }
     let address = Address::Unix(std::path::absolute(config.socket_path())?);
     let runs = systemctl(&["is-active", "--quiet", NAME]).is_ok();
@@ -226,8 +225,8 @@ fn text(path: &Path) -> anyhow::Result<String> {
 fn unit(program: &str, arguments: &[String]) -> String {
     // Variables are put into arguments alone.
     let arguments = arguments.iter().map(|argument| word(&argument.replace('$', "$$")));
-    let words: Vec<String> = [word(program), "serve".to_owned()].into_iter().chain(arguments).collect();
-    format!("{MARK}{}", PACKAGED.replace(PACKAGED_COMMAND, &format!("ExecStart={}\n", words.join(" "))))
+    let command: Vec<String> = [word(program), "serve".to_owned()].into_iter().chain(arguments).collect();
+    format!("{MARK}{}", PACKAGED.replace(PACKAGED_COMMAND, &format!("ExecStart={}\n", command.join(" "))))
 }
 
 /// A word of a command in a unit.

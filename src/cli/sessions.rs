@@ -119,7 +119,7 @@ struct Conditions {
 
 impl Conditions {
     /// The parent, and the other conditions.
-    async fn read(self, client: &Client, now: Timestamp) -> anyhow::Result<(Option<String>, pb::SessionFilter)> {
+    async fn into_filter(self, client: &Client, now: Timestamp) -> anyhow::Result<(Option<String>, pb::SessionFilter)> {
         let time = |text: Option<String>| {
             text.map(|text| times::instant(&text, now)).transpose().map(|time| time.map(wire::timestamp))
         };
@@ -155,7 +155,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let client = globals.client().await?;
     let mut output = globals.output();
     let include_archived = conditions.archived;
-    let (parent_session_id, filter) = conditions.read(&client, Clock::default().now()).await?;
+    let (parent_session_id, filter) = conditions.into_filter(&client, Clock::default().now()).await?;
     let filter = Some(filter);
     if watch {
         let request =
@@ -168,7 +168,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         Order::Changed => pb::SessionOrder::LastChangedFirst,
         Order::Unchanged => pb::SessionOrder::LastChangedLast,
     };
-    let view = if policies { pb::SessionView::Full } else { pb::SessionView::Basic };
+    let detail = if policies { pb::SessionDetail::Full } else { pb::SessionDetail::Basic };
     let mut request = pb::ListSessionsRequest {
         page_size: PAGE_SIZE,
         page_token: String::new(),
@@ -176,7 +176,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         include_archived,
         filter,
         order: order.into(),
-        view: view.into(),
+        detail: detail.into(),
         include_page_tokens: false,
     };
     // A page of a terminal; in a pipe nothing is left out.
@@ -209,7 +209,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 fn print(output: &mut Output, sessions: &[pb::Session]) -> anyhow::Result<()> {
-    let ids = if output.columns().is_some() { Ids::short(related(sessions)) } else { Ids::Whole };
+    let ids = if output.columns().is_some() { Ids::short(related_ids(sessions)) } else { Ids::Whole };
     Ok(table(sessions, ids, Globals::times(output)).print(output)?)
 }
 
@@ -226,7 +226,7 @@ async fn follow(client: &Client, output: &mut Output, request: pb::WatchSessions
                 Some(Frame::SnapshotEnd(_)) => print(output, &std::mem::take(&mut snapshot))?,
                 Some(Frame::Change(changes)) => {
                     for session in &changes.changed_sessions {
-                        output.line(&changed(session))?;
+                        output.line(&session_line(session))?;
                     }
                     for id in &changes.removed_session_ids {
                         output.line(&format!("- {id}"))?;
@@ -241,7 +241,7 @@ async fn follow(client: &Client, output: &mut Output, request: pb::WatchSessions
 }
 
 /// A line about a session of the list.
-fn changed(session: &pb::Session) -> String {
+fn session_line(session: &pb::Session) -> String {
     let labels = session.labels.iter().map(|label| format!(" [{label}]")).collect::<String>();
     let messages = super::output::count(session.message_count, "message");
     let title = one_line(&session.title);
@@ -249,7 +249,7 @@ fn changed(session: &pb::Session) -> String {
 }
 
 /// Ids of the sessions, of their parents and of the origins of forks.
-fn related(sessions: &[pb::Session]) -> impl Iterator<Item = &str> + Clone {
+fn related_ids(sessions: &[pb::Session]) -> impl Iterator<Item = &str> + Clone {
     sessions.iter().flat_map(|session| {
         let others = [&session.parent_session_id, &session.source_session_id].into_iter().flatten();
         std::iter::once(&session.session_id).chain(others).map(String::as_str)

@@ -36,7 +36,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut output = globals.output();
     let session_id = ids::session(&client, &arguments.session).await?;
     if !arguments.messages.is_empty() {
-        return named(&client, &mut output, session_id, arguments).await;
+        return print_named(&client, &mut output, session_id, arguments).await;
     }
     let request = pb::ListMessagesRequest {
         session_id,
@@ -56,7 +56,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Prints messages by their ids, as many of them with each request as an answer has.
-async fn named(
+async fn print_named(
     client: &Client,
     output: &mut Output,
     session_id: String,

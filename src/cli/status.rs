@@ -1,10 +1,10 @@
 //! `longhand status`: prints the state of the daemon, or of a session's compactions.
 
-use super::context::compacted_by;
 use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
+use super::view::compacted_by;
 use super::{Globals, compactions, ids, said};
 use crate::clock::Clock;
 use crate::config;
@@ -125,7 +125,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     }
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
-    lines.extend(info.compactions.iter().map(|counter| ("ended", ended(counter))));
+    lines.extend(info.compactions.iter().map(|counter| ("ended", ended_compactions(counter))));
     let freed: i64 = info.compactions.iter().map(|counter| counter.freed_tokens).sum();
     lines.push(("tokens freed", freed.to_string()));
     lines.extend(info.contradictions.iter().map(|counter| {
@@ -141,29 +141,28 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// State of the clock, as text.
 fn clock_text(clock: Option<&pb::ClockState>) -> String {
     let Some(clock) = clock else { return "unknown".to_owned() };
-    let mut words = match clock.confirmed {
+    let mut text = match clock.confirmed {
         true => "confirmed".to_owned(),
         false => format!("NOT CONFIRMED: nothing is erased by a time after {}", time(clock.certain_time.as_ref())),
     };
     let seconds = |time: &Option<prost_types::Timestamp>| time.as_ref().map_or(0, |time| time.seconds);
     let ahead = seconds(&clock.event_time) - seconds(&clock.present_time);
     if ahead > 1 {
-        words += &format!("; events are {} ahead of it", count(ahead, "second"));
+        text += &format!("; events are {} ahead of it", count(ahead, "second"));
     }
     let differs = seconds(&clock.system_time) - seconds(&clock.present_time);
     if differs.abs() > 1 {
-        words += &format!("; the system's clock says {}", time(clock.system_time.as_ref()));
+        text += &format!("; the system's clock says {}", time(clock.system_time.as_ref()));
     }
-    words
+    text
 }
 
 /// Connections and memory of clients, and refusals, as text.
 fn clients(traffic: pb::TrafficState) -> String {
     let kib = (traffic.answer_bytes + traffic.request_bytes + traffic.view_bytes) / 1024;
-    let mut words = format!("{} connections, {kib} KiB held", traffic.connection_count);
+    let mut text = format!("{} connections, {kib} KiB held", traffic.connection_count);
     for (count, what) in [
         (traffic.refused_connection_count, "connections refused"),
         (traffic.failed_accept_count, "not accepted for lack of descriptors"),
@@ -171,10 +170,10 @@ fn clients(traffic: pb::TrafficState) -> String {
         (traffic.dropped_connection_count, "connections ended"),
     ] {
         if count > 0 {
-            words += &format!(", {count} {what}");
+            text += &format!(", {count} {what}");
         }
     }
-    words
+    text
 }
 
 /// Failure that stops the scheduler, as text.
@@ -216,12 +215,10 @@ fn findings(info: &pb::GetServerInfoResponse) -> i64 {
     info.scrub.as_ref().map_or(0, |scrub| scrub.finding_count)
 }
 
-/// A finding of the scrub, as a line.
 fn finding_line(finding: &pb::IntegrityFinding) -> (&'static str, String) {
     ("finding", format!("{} #{}: {}", finding.session_id, finding.revision, finding.message))
 }
 
-/// State of the scrub, as text.
 fn scrub_text(scrub: Option<&pb::ScrubState>) -> String {
     let Some(scrub) = scrub else { return "unknown".to_owned() };
     let extent = format!("{}, {}", count(scrub.session_count, "session"), count(scrub.event_count, "event"));
@@ -237,7 +234,7 @@ fn scrub_text(scrub: Option<&pb::ScrubState>) -> String {
 }
 
 /// Compactions that ended in the same way, as text.
-fn ended(counter: &pb::CompactionCount) -> String {
+fn ended_compactions(counter: &pb::CompactionCount) -> String {
     let state = word(counter.state().as_str_name(), "COMPACTION_STATE_");
     let (kind, level_name, count) = (kind(counter.kind()), level_name(counter.level()), counter.count);
     let asked = match counter.trigger() {
@@ -249,7 +246,6 @@ fn ended(counter: &pb::CompactionCount) -> String {
     format!("{count} {kind} ({level_name}{asked}) {state}{freed}")
 }
 
-/// State of a provider, as text.
 fn provider_text(provider: &pb::ProviderState) -> String {
     let until = time(provider.resume_time.as_ref());
     let breaker = match provider.breaker_state() {

@@ -38,7 +38,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let client = globals.client().await?;
     let mut output = globals.output();
     let session = ids::optional_session(&client, arguments.session).await?;
-    let mut following = Following::begin(client, session, &output).await?;
+    let mut following = EventPrinter::begin(client, session, &output).await?;
     if output.columns().is_some() {
         failure::note("follows new events; Ctrl-C ends it");
     }
@@ -49,13 +49,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// The new events of one session or of all, as they are printed.
-pub(super) struct Following {
+pub(super) struct EventPrinter {
     client: Client,
     frames: Follow<pb::SubscribeEventsRequest>,
     page: Page,
 }
 
-impl Following {
+impl EventPrinter {
     /// Follows from now on.
     pub(super) async fn begin(client: Client, session: Option<String>, output: &Output) -> anyhow::Result<Self> {
         let labels = match (&session, output.columns()) {
@@ -106,8 +106,8 @@ async fn find_speaker(client: &Client, page: &mut Page, words: &pb::DraftDelta) 
     let (session_id, message_id) = (words.session_id.clone(), words.message_id.clone());
     let request = pb::GetMessageRequest { session_id, message_id };
     // Without an answer, the words have an unknown speaker.
-    let found = client.call(request).await;
-    let message = found.ok().and_then(|found| found.message);
+    let answer = client.call(request).await;
+    let message = answer.ok().and_then(|answer| answer.message);
     page.begin(&words.message_id, message.map_or("somebody".to_owned(), |message| speaker(&message)));
 }
 
@@ -119,7 +119,6 @@ fn print(output: &mut Output, pieces: Vec<Piece>) -> std::io::Result<()> {
     })
 }
 
-/// A piece of the output.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     /// Text that stays on its line.
@@ -144,7 +143,7 @@ enum Labels {
 
 /// A message that is being written.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenMessage {
     speaker: String,
     /// Parts whose text was printed as it was written.
     streamed: HashSet<String>,
@@ -152,7 +151,7 @@ struct Open {
 
 /// Source of the words on the last line.
 #[derive(Debug, Default)]
-struct Speaking {
+struct LineSource {
     /// The draft, or the compaction of a summary.
     source: String,
     /// Byte offset up to which the words are printed.
@@ -166,10 +165,10 @@ struct Speaking {
 struct Page {
     labels: Labels,
     columns: Option<usize>,
-    open: HashMap<String, Open>,
+    open: HashMap<String, OpenMessage>,
     /// Tools of calls, by call id.
     tools: HashMap<String, String>,
-    speaking: Option<Speaking>,
+    speaking: Option<LineSource>,
 }
 
 /// Role and actor of a message; the model if the actor is unknown.
@@ -186,7 +185,7 @@ impl Page {
             Some(Frame::SummaryDelta(words)) => {
                 let speaker = format!("summary by {}", words.summarizer);
                 let source = &words.compaction_id;
-                self.words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
+                self.append_words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
             }
             Some(Frame::PresenceChanged(changed)) => self.presence(changed),
             Some(Frame::Ready(_) | Frame::Progress(_) | Frame::SnapshotItem(_) | Frame::SnapshotEnd(_)) | None => {
@@ -208,7 +207,7 @@ impl Page {
         if self.open.len() >= REMEMBERED_MAX {
             self.open.clear();
         }
-        self.open.insert(message_id.to_owned(), Open { speaker, ..Open::default() });
+        self.open.insert(message_id.to_owned(), OpenMessage { speaker, ..OpenMessage::default() });
     }
 
     fn draft(&mut self, words: &pb::DraftDelta) -> Vec<Piece> {
@@ -221,11 +220,11 @@ impl Page {
             pb::DraftKind::ToolOutput => (format!("output of {}", words.call_id), DIMMED),
         };
         let source = format!("{} {}", words.message_id, words.part_id);
-        self.words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))
+        self.append_words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))
     }
 
     /// Words as they come: directly after the words of the same source, or on a line of their own.
-    fn words(
+    fn append_words(
         &mut self,
         session: &str,
         speaker: &str,
@@ -252,10 +251,10 @@ impl Page {
             pieces.push(Piece::Own(DIMMED, "[…]".to_owned()));
             column += width("[…]");
         }
-        let (folded, column) = folded(delta, column, self.columns);
+        let (folded, column) = fold_text(delta, column, self.columns);
         pieces.push(Piece::Foreign(style, folded));
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        self.speaking = Some(Speaking { source: source.to_owned(), end, column });
+        self.speaking = Some(LineSource { source: source.to_owned(), end, column });
         pieces
     }
 
@@ -334,7 +333,7 @@ impl Page {
         let (lead, columns) = (self.lead_width(event), self.columns);
         let named = |name: &str, style: Style, text: String| {
             let name = format!("{name}: ");
-            let (text, _) = folded(&text, lead + width(&name), columns);
+            let (text, _) = fold_text(&text, lead + width(&name), columns);
             vec![Piece::Own(HEADING, name), Piece::Foreign(style, text)]
         };
         let pieces = match body {
@@ -392,7 +391,7 @@ fn lead_columns(pieces: &[Piece]) -> usize {
 
 /// A text that begins in this column, with a line break before each word that would leave the terminal, and the column
 /// behind it.
-fn folded(text: &str, mut column: usize, columns: Option<usize>) -> (String, usize) {
+fn fold_text(text: &str, mut column: usize, columns: Option<usize>) -> (String, usize) {
     let Some(columns) = columns else { return (text.to_owned(), column) };
     let mut folded = String::with_capacity(text.len());
     for word in text.split_inclusive([' ', '\n']) {
@@ -472,10 +471,10 @@ mod tests {
             ("muchlongerthanaterminalofthirty end", 4, ("muchlongerthanaterminalofthirty \nend", 7)),
             ("潮汐表", 26, ("\n潮汐表", 10)),
         ] {
-            let (folded, column) = folded(text, column, Some(30));
+            let (folded, column) = fold_text(text, column, Some(30));
             assert_eq!((folded.as_str(), column), expected, "{text:?}");
         }
-        assert_eq!(folded("one two", 29, None).0, "one two");
+        assert_eq!(fold_text("one two", 29, None).0, "one two");
     }
 
     fn text(part_id: &str, text: &str) -> pb::Part {

@@ -8,7 +8,7 @@ use longhand::app::access::{Access, Credentials};
 use longhand::app::access_record::AccessLogging;
 use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::{Error, Reason};
-use longhand::grpc::Guarded;
+use longhand::grpc::GuardedServices;
 use longhand::model::access::{Scope, Scopes};
 use longhand::model::time::Timestamp;
 use longhand::transport::Peer;
@@ -26,7 +26,7 @@ const OWNER: &str = "lh_owner_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 /// A store whose services are called over TCP.
 struct Served {
     test: TestApp,
-    routes: Guarded,
+    routes: GuardedServices,
 }
 
 impl Served {

@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, conversation, result, text, words_of};
 use futures::FutureExt as _;
-use longhand::app::append::Appended;
+use longhand::app::append::AppendAnswer;
 use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::limits;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage};
@@ -28,7 +28,7 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let between = test.append(&session, "u \"something else\"").await;
     // The ids and the revision are those of the first answer; the context usage is the current one.
     assert_ne!(between.context, first.context);
-    let first = Appended { context: between.context, ..first.answer };
+    let first = AppendAnswer { context: between.context, ..first.answer };
     assert_eq!(ask().await.expect("answered again").answer, first);
     let error = refused(&test.once("r1", "something else"), &session, messages()).await;
     assert_eq!(error.reason, Reason::RequestIdReused);
@@ -284,7 +284,7 @@ async fn an_archived_session_takes_nothing() {
         assert_eq!(refusal.expect_err("archived").reason, Reason::SessionArchived, "{index}");
     }
     assert_eq!(test.number("select count(*) from event"), rows);
-    test.context(&session).await;
+    test.view(&session).await;
     app.sessions().restore(&session).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }

@@ -10,7 +10,7 @@ use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::archives::ImportedArchive;
 use longhand::app::compactions::NewCompaction;
 use longhand::app::erase::{EraseRequest, EraseTarget};
-use longhand::app::prompts::{NewPrompt, Wanted};
+use longhand::app::prompts::{NewPrompt, PromptChoice};
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
@@ -52,7 +52,7 @@ async fn sessions(test: &TestApp) -> Vec<String> {
 async fn answers(test: &TestApp, session: &str, newest: i64) -> Vec<String> {
     let mut answers = Vec::new();
     for at in 1..=newest {
-        let view = test.context_as_of(session, at).await;
+        let view = test.view_as_of(session, at).await;
         answers.push(format!(
             "#{at} {:?} {} {:?} {:?} {:?} {:?}",
             view.hash, view.estimated_tokens, view.messages, view.covered, view.omitted, view.provenance
@@ -233,7 +233,7 @@ async fn what_waits_goes_on_in_the_copy() {
         delta: delta.to_owned(),
     };
     let draft = source.app.messages().append_draft(&session, "a1", words(0, "gin")).await.expect("drafted");
-    let new = |words: &str| NewPrompt::of(vec![text(words)]);
+    let new = |words: &str| NewPrompt::from_parts(vec![text(words)]);
     for words in ["first", "second"] {
         source.app.prompts().submit(&session, new(words)).await.expect("it waits");
     }
@@ -245,7 +245,7 @@ async fn what_waits_goes_on_in_the_copy() {
     assert_eq!(target.number("select count(*) from open_message where expire_time is not null"), 1);
     let run = target.app.runs().renew(&session, epoch, None).await.expect("the run is active");
     assert!(run.lease_end_time.is_some());
-    assert_eq!(target.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken").0.parts.len(), 1);
+    assert_eq!(target.app.prompts().take(&session, epoch, PromptChoice::First).await.expect("taken").0.parts.len(), 1);
     let more = NewDraftText { part: Some(draft.part), ..words(3, "ning") };
     target.app.messages().append_draft(&session, "a1", more).await.expect("it goes on with the words");
     target.app.messages().append_parts(&session, "a1", vec![OpenPart::draft(draft.part, None)]).await.expect("closed");
@@ -255,9 +255,7 @@ async fn what_waits_goes_on_in_the_copy() {
     target.app.approvals().answer(&session, &asked, answer).await.expect("answered");
     target.app.runs().release(&session, epoch, None).await.expect("released");
     assert!(
-        shown(&target.context(&session).await)
-            .iter()
-            .any(|line| line.contains("beginning") || line.contains("ginning"))
+        shown(&target.view(&session).await).iter().any(|line| line.contains("beginning") || line.contains("ginning"))
     );
     assert_eq!(target.findings().await, []);
     assert_eq!(target.restart().await.findings().await, []);
@@ -270,7 +268,7 @@ async fn an_archive_has_the_end_of_a_compaction_that_never_began() {
     let (busy, session) = (source.manual_session().await, source.manual_session().await);
     let start = async |session: &str| {
         source.append(session, &turns(1, 8, 400)).await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         source.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
     };
     start(&busy).await;

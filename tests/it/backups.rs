@@ -68,7 +68,7 @@ async fn a_restored_backup_has_the_same_sessions_and_another_identity() {
     assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(resume(&test, &cursor).await, None, "the store itself stays what it is");
 
-    let context = test.context("main").await;
+    let view = test.view("main").await;
     let mut ids = vec![info.store_id];
     for store in [copied(&path).await, copied(&path).await, restored(&path).await] {
         assert_eq!(store.findings().await, []);
@@ -78,8 +78,8 @@ async fn a_restored_backup_has_the_same_sessions_and_another_identity() {
         let error = resume(&store, &cursor).await.expect("refused");
         assert_eq!(error.reason, Reason::CursorForeign);
         assert!(error.message.contains("before the store was restored") && error.message.contains("start from"));
-        assert_eq!(store.context("main").await.hash, context.hash);
-        assert_eq!(store.context("main").await.token, context.token, "tokens of views stay valid");
+        assert_eq!(store.view("main").await.hash, view.hash);
+        assert_eq!(store.view("main").await.token, view.token, "tokens of views stay valid");
         store.append("main", "u30 \"afterwards\"").await;
         let again = store.restart().await;
         assert_eq!(again.app.daemon().info().await.expect("the state").store_id, id, "once");

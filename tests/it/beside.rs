@@ -5,7 +5,7 @@ use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::model::compaction::{CompactionKind, Contradiction};
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use longhand::model::mark::WordsStance;
@@ -88,7 +88,7 @@ async fn said_lines(test: &TestApp, session: &str) -> Vec<String> {
 
 /// Has everything summarized but for the messages from the one with this id on.
 async fn compact(test: &TestApp, session: &str, tail_start: &str) {
-    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
 }
@@ -124,7 +124,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, work()).await;
     append(&test, &session, conversation("u3 \"go on\"")).await;
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u3".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     summarizer.held().await;
     let passes = runs("k4", "cargo test -p parser", false, "test result: ok. 11 passed; 0 failed; 0 ignored");
@@ -139,7 +139,7 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     append(&test, &session, conversation("u5 \"a later one\"")).await;
     assert_eq!(erase(&test, &session, "u5").await, 0);
     assert_eq!(erase(&test, &session, "u4").await, 1);
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert!(view.covered.is_none() && !shown(&view).iter().any(|line| line.contains("Zanzibar")), "{view:?}");
     assert_eq!(test.findings().await, []);
 }
@@ -272,10 +272,10 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     let messages: Vec<_> = words.lines.iter().map(|(_, message)| *message).collect();
     assert_eq!((messages, words.marked.len()), (vec![Some(u1), Some(u2)], 0), "{:?}", words.lines);
     // It changes neither the view nor what is there of the summary, and is said to watchers.
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let marked = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
     assert!(marked.revision > info.session.revision);
-    assert_eq!(test.context(&session).await.hash, view.hash);
+    assert_eq!(test.view(&session).await.hash, view.hash);
     let event = test.events().await.pop().expect("an event");
     assert_eq!(event.body, EventBody::WordsMarked { message: u1, stance: Some(WordsStance::Struck) });
     let again = test.app.messages().mark_words(&session, "u1", Some(WordsStance::Struck)).await.expect("marked");
@@ -284,7 +284,10 @@ async fn a_client_strikes_out_and_adds_lines_of_what_people_said() {
     assert_eq!((now().await.lines, now().await.marked), (words.lines, vec![(u1, WordsStance::Struck)]));
     // An undo takes back the mark, not the summary, and nothing waits for it; a redo brings it back.
     let (undone, _) = test.app.compactions().undo(&session, None).await.expect("undone");
-    assert!(matches!(undone, Reversed::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1), "{undone:?}");
+    assert!(
+        matches!(undone, ReversedChange::Rewrite(Rewrite { of: RewriteOf::Words(id), .. }) if id == u1),
+        "{undone:?}"
+    );
     assert_eq!((now().await.lines.len(), now().await.marked.len()), (2, 0));
     let guards = test.app.sessions().get(&session).await.expect("the session").session.guards;
     assert_eq!(guards.hold_turns, 0, "{guards:?}");

@@ -7,7 +7,7 @@ use longhand::model::compaction::{CompactionKind, CompactionState};
 use longhand::model::event::EventKind;
 
 fn from(tail_start: &str) -> NewCompaction {
-    NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) }
+    NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) }
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn a_summary_by_hand_ends_where_requested() {
         test.settled().await;
         // Behind a summary in the assistant's words, somebody asks for a reply.
         let is_own = |line: &String| !line.starts_with("user filler");
-        let lines: Vec<String> = shown(&test.context(&session).await).into_iter().filter(is_own).collect();
+        let lines: Vec<String> = shown(&test.view(&session).await).into_iter().filter(is_own).collect();
         assert_eq!(lines[1..3], [format!("assistant summary: {summary}"), first.to_owned()], "{lines:?}");
         let outcome = test.app.compactions().get(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
         assert_eq!((planned.covered, planned.tail_start), (outcome.covered, outcome.tail_start), "as it was planned");
@@ -38,7 +38,7 @@ async fn a_summary_by_hand_ends_where_requested() {
         assert_eq!((again.0.id, again.0.state), (started.0.id, CompactionState::Done));
     }
     assert_eq!(script.asked().iter().map(|input| input.messages.len()).collect::<Vec<_>>(), [3, 5]);
-    assert_eq!(shown(&test.context(&session).await).len(), 2 + 4, "nothing else is covered");
+    assert_eq!(shown(&test.view(&session).await).len(), 2 + 4, "nothing else is covered");
     assert_eq!(test.findings().await, []);
 }
 
@@ -50,7 +50,7 @@ async fn a_tail_that_cannot_start_there_is_refused() {
     test.append(&session, "u4 \"go\"\na4 call=c4\nu5 \"wait\"\nt5 result=c4:ok\na5 \"so\"").await;
     test.append(&session, "u6 \"on\"\na6 call=c6\nu7 \"wait\"\nr1 \"{}\"").await;
     let before = test.revision(&session).await;
-    let prune = NewCompaction { tail_start: "u2".to_owned(), ..NewCompaction::of(CompactionKind::Prune) };
+    let prune = NewCompaction { tail_start: "u2".to_owned(), ..NewCompaction::of_kind(CompactionKind::Prune) };
     for (wanted, reason) in [
         (from("nobody"), Reason::MessageNotFound),
         (from("u1"), Reason::NothingToCompact),
@@ -83,11 +83,11 @@ async fn messages_before_a_summary_by_hand_stay() {
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     test.app.messages().edit(&session, "u1", &[text("in other words")], None).await.expect("edited");
-    let before = shown(&test.context(&session).await);
+    let before = shown(&test.view(&session).await);
     let planned = test.app.compactions().plan(&session, &within("u2", "u5")).await.expect("a plan");
     let (started, _) = test.app.compactions().start(&session, within("u2", "u5")).await.expect("started").answer;
     test.settled().await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     let expected = [&before[..2], &lines[2..4], &before[8..]].concat();
     assert_eq!((lines.clone(), lines[3].as_str()), (expected, "assistant summary: s1"));
     let done = test.app.compactions().get(&started.id.to_string()).await.expect("done");
@@ -104,12 +104,12 @@ async fn messages_before_a_summary_by_hand_stay() {
     test.app.compactions().start(&session, from("u6")).await.expect("started");
     test.settled().await;
     assert_eq!(script.asked()[1].messages.len(), 4, "two that stayed, and two more");
-    assert_eq!(shown(&test.context(&session).await).len(), 2 + 2);
+    assert_eq!(shown(&test.view(&session).await).len(), 2 + 2);
     assert_eq!(test.findings().await, []);
     for _ in 0..2 {
         test.app.compactions().undo(&session, None).await.expect("undone");
     }
-    assert_eq!(shown(&test.context(&session).await), before);
+    assert_eq!(shown(&test.view(&session).await), before);
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
         let own = lines.iter().filter(|line| !line.starts_with("user filler"));
         own.map(|line| line[..line.len().min(22)].to_owned()).collect::<Vec<_>>()
     };
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(lines[0].starts_with("user filler"), "a view begins with the user: {lines:?}");
     let lines = heads(&lines);
     let [edit, marker, summary, request, tail @ ..] = &lines[..] else { panic!("{lines:?}") };
@@ -135,7 +135,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
         let tail: Vec<&String> = tail.iter().collect();
         [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()
     };
-    let seen = async || heads(&shown(&test.context(&session).await));
+    let seen = async || heads(&shown(&test.view(&session).await));
     test.app.messages().pin(&session, "a1").await.expect("pinned");
     assert_eq!(seen().await, with(&[], &[request, edit]));
     test.app.messages().unpin(&session, "u1").await.expect("unpinned");
@@ -152,14 +152,14 @@ async fn nothing_replaces_a_summary_by_hand_of_a_part_of_the_view() {
     let session = test.session("claude-code@seed", 600_000, 1_000).await;
     test.append(&session, &turns(1, 40, 1)).await;
     test.settled().await;
-    let before = shown(&test.context(&session).await);
+    let before = shown(&test.view(&session).await);
     for wanted in [within("u20", "u22"), within("u2", "u4")] {
         let (started, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
         test.settled().await;
         let ended = test.app.compactions().get(&started.id.to_string()).await.expect("an end");
         assert_eq!(ended.failure.expect("a reason").reason.as_str(), "NO_GAIN");
     }
-    assert_eq!(shown(&test.context(&session).await), before);
+    assert_eq!(shown(&test.view(&session).await), before);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn only_the_head_is_sent_if_the_policy_chooses_the_tail() {
     test.append(&session, "u7 120000c\na7 \"read\"").await;
     test.app.compactions().start(&session, within("u3", "")).await.expect("started");
     test.settled().await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let ids = view.messages.iter().filter_map(|message| message.source);
     let history = test.history(&session).await;
     let name = |id| history.iter().find(|message| message.id == id).and_then(|message| message.client_id.clone());
@@ -187,10 +187,10 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
     test.append(&session, &turns(7, 8, 1_100)).await;
-    let before = shown(&test.context(&session).await);
+    let before = shown(&test.view(&session).await);
     let supply = async |tail_start: &str| {
         let new = NewSummary { text: "S2".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
         test.app.compactions().supply_summary(&session, new).await
@@ -200,9 +200,9 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
         let refused = supply(tail_start).await.expect_err("it covers nothing anew");
         assert_eq!(refused.reason, Reason::BoundaryInvalid, "{tail_start}");
     }
-    assert_eq!(shown(&test.context(&session).await), before);
+    assert_eq!(shown(&test.view(&session).await), before);
     supply("u8").await.expect("supplied");
-    assert_eq!(shown(&test.context(&session).await).len(), 1 + 2);
+    assert_eq!(shown(&test.view(&session).await).len(), 1 + 2);
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn requests_for_different_tails_are_not_the_same() {
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    assert_eq!(shown(&test.context(&session).await).len(), 2 + 4);
+    assert_eq!(shown(&test.view(&session).await).len(), 2 + 4);
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     let late = test.app.compactions().get(&late.to_string()).await.expect("a compaction");
     assert_eq!(late.state, CompactionState::Cancelled);
     assert_eq!(late.failure.expect("a reason").reason.as_str(), "NOTHING_TO_COMPACT");
-    assert_eq!(shown(&test.context(&session).await).len(), 2 + 2, "the first one holds");
+    assert_eq!(shown(&test.view(&session).await).len(), 2 + 2, "the first one holds");
     assert_eq!(test.findings().await, []);
 }
 
@@ -266,7 +266,7 @@ async fn a_pinned_part_stays_in_view_with_its_message() {
     test.app.messages().pin(&session, &part).await.expect("pinned");
     test.app.compactions().start(&session, from("u5")).await.expect("started");
     test.settled().await;
-    let shows = async || test.context(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
+    let shows = async || test.view(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
     assert!(shows().await, "beside the summary that covers what is around it");
     test.app.messages().unpin(&session, &part).await.expect("unpinned");
     assert!(!shows().await);

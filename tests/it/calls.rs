@@ -4,8 +4,8 @@
 use crate::support::{TestApp, block_on, call, cases, conversation, result, text, window};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::Context;
 use longhand::app::sessions::{ForkPoint, NewSession};
+use longhand::app::views::ServedView;
 use longhand::app::{Error, Reason};
 use longhand::model::message::{Message, NewMessage, Role};
 use longhand::model::part::{Answers, NewPart, PartBody};
@@ -39,7 +39,7 @@ fn naming(id: &str, output: &str, message: &str) -> NewPart {
 }
 
 /// The outputs after each message with calls.
-fn outputs(view: &Context) -> Vec<(String, Vec<String>)> {
+fn outputs(view: &ServedView) -> Vec<(String, Vec<String>)> {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let mut outputs: Vec<(String, Vec<String>)> = Vec::new();
     for message in &view.messages {
@@ -75,10 +75,10 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     append(&test, &session, "two", "a4 \"and again\" call=call_0\nt4 result=call_0:fourth").await;
     append(&test, &session, "one", "t3 result=call_0:third").await;
     let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
-    assert_eq!(outputs(&test.context(&session).await), all);
+    assert_eq!(outputs(&test.view(&session).await), all);
     let forked = test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
-    assert_eq!(outputs(&test.context(&forked).await), all);
+    assert_eq!(outputs(&test.view(&forked).await), all);
     assert_eq!(test.findings().await, []);
 }
 
@@ -92,7 +92,7 @@ async fn a_runner_names_the_call_that_it_answers() {
     let answers = vec![answer("t1", "c", "first", &first), answer("t2", "c", "second", "a2")];
     write(&test, &session, "runner", answers.clone()).await.expect("appended");
     let all = expected(&[("one", &["first"]), ("two", &["second"])]);
-    assert_eq!(outputs(&test.context(&session).await), all);
+    assert_eq!(outputs(&test.view(&session).await), all);
     // The reference is stored as the message's own id, and a repeated request is the same with either id.
     let stored = test.history(&session).await;
     let PartBody::ToolResult(kept) = &*stored[3].parts[0].body else { panic!("a result") };
@@ -112,12 +112,12 @@ async fn a_call_and_its_result_may_come_in_one_request() {
     batch.push(answer("t2", "c", "second", "a2"));
     write(&test, &session, "importer", batch.clone()).await.expect("appended");
     write(&test, &session, "importer", batch).await.expect("there already");
-    assert_eq!(outputs(&test.context(&session).await), expected(&[("one", &["first"]), ("two", &["second"])]));
+    assert_eq!(outputs(&test.view(&session).await), expected(&[("one", &["first"]), ("two", &["second"])]));
     // Parts of an open message may do so too.
     append(&test, &session, "one", "a5 \"open\" open").await;
     let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
     test.by("one").messages().append_parts(&session, "a5", parts).await.expect("added");
-    assert_eq!(outputs(&test.context(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
+    assert_eq!(outputs(&test.view(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
 
@@ -155,7 +155,7 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
         let parts = [text(words), call("c")];
         test.by("editor").messages().edit(&session, message, &parts, None).await.expect("edited");
     }
-    assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
+    assert_eq!(outputs(&test.view(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
     // A result that names the edit answers the original's call, also if that is edited again.
     append(&test, &session, "one", "a3 \"three\" call=e").await;
     let edit =
@@ -164,13 +164,13 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     let edit = longhand::model::ids::MessageId(edit).to_string();
     write(&test, &session, "runner", vec![answer("t3", "e", "third", &edit)]).await.expect("appended");
     test.by("editor").messages().edit(&session, "a3", &[text("trois"), call("e")], None).await.expect("edited");
-    assert_eq!(outputs(&test.context(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
+    assert_eq!(outputs(&test.view(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
 
 /// The outputs of the calls in the message with this text.
 async fn answers_to(test: &TestApp, session: &str, words: &str) -> Vec<String> {
-    let found = outputs(&test.context(session).await);
+    let found = outputs(&test.view(session).await);
     found.into_iter().find(|(text, _)| text == words).map(|(_, outputs)| outputs).expect("it is in the view")
 }
 
@@ -235,14 +235,14 @@ async fn calls_and_results_are_pinned_together_whichever_is_named() {
         let new =
             NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
         test.by("one").compactions().supply_summary(&session, new).await.expect("supplied");
-        let alone = test.context(&session).await.messages;
+        let alone = test.view(&session).await.messages;
         test.by("one").messages().pin(&session, named).await.expect("pinned");
         assert_eq!(answers_to(&test, &session, "one").await, ["of-c", "of-d"], "{named}");
         let pinned = test.revision(&session).await;
         test.by("one").messages().pin(&session, "t1").await.expect("pinned already");
         assert_eq!(test.revision(&session).await, pinned, "each is pinned once");
         test.by("one").messages().unpin(&session, "t2").await.expect("unpinned");
-        assert_eq!(test.context(&session).await.messages, alone, "{named}");
+        assert_eq!(test.view(&session).await.messages, alone, "{named}");
         assert_eq!(test.findings().await, []);
     }
 }
@@ -321,7 +321,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
         }
         sources.push(SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
     }
-    let calls = Calls::of(&sources);
+    let calls = Calls::from_messages(&sources);
     let answered = calls.by_result();
     let parts = sources.iter().flat_map(|source| &source.message.parts);
     let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));
@@ -331,7 +331,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
 
 /// The inputs of the calls in the view, in its order.
 async fn inputs(test: &TestApp, session: &str) -> Vec<String> {
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     let parts = view.messages.iter().flat_map(|message| &message.parts);
     let input = |part: &ViewPart| match &*part.body {
         PartBody::ToolCall(call) => Some(call.input_json.clone()),

@@ -4,8 +4,8 @@
 use crate::cli::Daemon;
 use crate::support::{TestApp, conversation, prunable, text};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::ForkPoint;
+use longhand::app::views::{OverflowAction, ServedView, ViewRequest};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::message::FinishReason;
@@ -47,9 +47,9 @@ fn transcript() -> String {
     lines.join("\n").replace("SIG", SIGNATURE) + "\n"
 }
 
-/// The messages that a `context` command prints.
+/// The messages that a `view` command prints.
 fn messages(daemon: &Daemon, arguments: &[&str]) -> Vec<Value> {
-    let frames = daemon.json(&[&["context"], arguments].concat());
+    let frames = daemon.json(&[&["view"], arguments].concat());
     let list = |frame: &Value| frame["messages"]["messages"].as_array().cloned().unwrap_or_default();
     frames.iter().flat_map(list).collect()
 }
@@ -102,7 +102,7 @@ fn signatures_of_an_imported_transcript_come_back_byte_for_byte() {
 }
 
 /// The metadata of a view's messages and of their parts.
-fn carried(view: &Context) -> Vec<(Option<String>, Vec<Option<String>>)> {
+fn carried(view: &ServedView) -> Vec<(Option<String>, Vec<Option<String>>)> {
     let of = |message: &ViewMessage| {
         let own = message.original_fields.as_ref().and_then(|fields| fields.metadata_json.clone());
         (own, message.parts.iter().map(|part| part.metadata_json.clone()).collect())
@@ -126,7 +126,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     (talk[1].model, talk[1].provider) = ("m".to_owned(), "p".to_owned());
     talk[1].origin_time = Some(Timestamp(7));
     test.by("agent").messages().append(&session, talk.clone(), None, None).await.expect("appended");
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let expected = [
         (Some("{ \"z\": 1.0e0 }".to_owned()), vec![None]),
         (None, vec![Some("{\"signature\":\"a\"}".to_owned()), None]),
@@ -145,12 +145,12 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     let forked = forked.expect("forked").0.session.id.to_string();
     test.append(&session, "u3 \"three\"").await;
     for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {
-        let request = ContextRequest { as_of: at, ..ContextRequest::default() };
+        let request = ViewRequest { as_of: at, ..ViewRequest::default() };
         let again = test.app.views().get(view_of, request).await.expect("a view");
         assert_eq!((again.hash, &again.messages), (view.hash, &view.messages));
     }
     // A caller that holds the view gets the new messages; a view that differs only in metadata is not the same view.
-    let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
+    let known = ViewRequest { known_hash: Some(view.hash.to_vec()), ..ViewRequest::default() };
     let delta = test.app.views().get(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
     assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
@@ -165,13 +165,13 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
-    let open = test.context(&session).await;
+    let open = test.view(&session).await;
     let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
     test.app.messages().finish(&session, "a2", finish, None).await.expect("sealed");
-    let known = ContextRequest {
+    let known = ViewRequest {
         known_hash: Some(open.hash.to_vec()),
         known_revision: Some(open.revision),
-        ..ContextRequest::default()
+        ..ViewRequest::default()
     };
     let delta = test.app.views().get(&session, known).await.expect("a view");
     let reason = |message: &ViewMessage| message.original_fields.as_ref().and_then(|carried| carried.finish_reason);
@@ -200,7 +200,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
         )
         .await;
     }
-    let of = |view: &Context, client: &str| -> ViewMessage {
+    let of = |view: &ServedView, client: &str| -> ViewMessage {
         let is = |message: &&ViewMessage| {
             message.original_fields.as_ref().is_some_and(|carried| carried.client_id.as_deref() == Some(client))
         };
@@ -210,12 +210,12 @@ async fn metadata_go_with_the_words_that_they_are_about() {
         message.parts.iter().map(|part| part.metadata_json.clone()).collect()
     };
     // Reasoning that is shortened for one call loses its signature; the call beside it is whole.
-    let request = ContextRequest {
+    let request = ViewRequest {
         window: Some(crate::support::window(8_000, 100)),
         action: OverflowAction::Shorten,
-        ..ContextRequest::default()
+        ..ViewRequest::default()
     };
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     assert_eq!(metadata(&of(&whole, "a90")), [Some("{\"signature\":\"a\"}".to_owned()), Some("{\"id\":1}".to_owned())]);
     let shorter = test.app.views().get(&session, request).await.expect("a view");
     for message in &shorter.messages {
@@ -225,10 +225,10 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
-    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    let pruned = of(&test.context(&session).await, "t90");
+    let pruned = of(&test.view(&session).await, "t90");
     assert!(pruned.parts[0].shortened.is_some());
     assert_eq!(metadata(&pruned), [Some("{\"exit\":0}".to_owned())]);
     let own = pruned.original_fields.as_ref().and_then(|fields| fields.metadata_json.as_deref());
@@ -251,7 +251,7 @@ async fn derived_messages_have_no_client_fields() {
         .edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None)
         .await
         .expect("edited");
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     for message in &view.messages {
         assert_eq!(message.original_fields.is_some(), message.kind == ViewKind::Shown, "{message:?}");
     }

@@ -3,15 +3,15 @@
 use crate::laws::divide;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, refusing, turns, window};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::model::compaction::{CompactionKind, Failure};
 use longhand::model::event::EventBody;
 use longhand::model::ids::SessionId;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::ViewKind;
-use longhand::policy::{Policy, Step, UsageCount, overflow};
+use longhand::policy::{Policy, PolicyStep, UsageCount, overflow};
 use longhand::presets::{self, Preset};
 use longhand::summarizer::Extractive;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const COMPACTIONS: usize = 50;
 
 /// Checks that every message is either in the view or covered by the only active summary.
-async fn check_accounted(test: &TestApp, session: &str, view: &Context) {
+async fn check_accounted(test: &TestApp, session: &str, view: &ServedView) {
     let summaries = view.messages.iter().filter(|message| message.kind == ViewKind::Summary).count();
     assert_eq!(summaries, usize::from(view.covered.is_some()), "one live summary, and it is in the view");
     let ranges = view.covered.as_ref().map(|covered| covered.ranges.clone()).unwrap_or_default();
@@ -45,12 +45,12 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     for number in 1..=COMPACTIONS {
         let first = 4 * number + 1;
         test.append(&session, &turns(first, first + 3, 400)).await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         before.push((view.hash, view.messages.len()));
-        let started = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
+        let started = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await;
         started.unwrap_or_else(|error| panic!("{number}: {error}"));
         test.settled().await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert_ne!(view.hash, before[number - 1].0, "{number}");
         check_accounted(&test, &session, &view).await;
     }
@@ -58,7 +58,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     // Undoing the last one restores exactly the view before it; the others have later messages after them.
     for (undone_count, (hash, length)) in before.iter().rev().enumerate() {
         test.app.compactions().undo(&session, None).await.expect("there is one");
-        let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
+        let known = ViewRequest { known_hash: Some(hash.to_vec()), ..ViewRequest::default() };
         let view = test.app.views().get(&session, known).await.expect("a view");
         assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");
         assert_eq!(view.messages.len(), 8 * undone_count, "and what came later follows");
@@ -66,7 +66,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
             assert_eq!(view.hash, *hash);
         }
     }
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert_eq!(view.covered, None);
     let shown: Vec<_> = view.messages.iter().map(|message| message.source).collect();
     let written: Vec<_> = test.history(&session).await.iter().map(|message| Some(message.id)).collect();
@@ -139,7 +139,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
             test.append(&session, &format!("u{turn} 200c")).await;
             // Usage of a view from before a compaction would not count.
             test.settled().await;
-            let view = test.context(&session).await;
+            let view = test.view(&session).await;
             let mut reply = conversation(&format!("a{turn} 200c"));
             reply[0].finish = Some(Finish {
                 reason: Some(FinishReason::Stop),
@@ -192,7 +192,7 @@ async fn no_preset_loops_when_every_summary_is_refused() {
             let level_policy = level_policy
                 .filter(|level_policy| level_policy.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
             let steps = level_policy.map(|level_policy| level_policy.steps.as_slice()).unwrap_or_default();
-            matches!(steps, [Step::Summarize(rule)] if rule.fallback.is_empty())
+            matches!(steps, [PolicyStep::Summarize(rule)] if rule.fallback.is_empty())
         };
         if summarizes(&policy) {
             assert!(ends.failures.len() >= bound, "{name}: {:?}", ends.failures);

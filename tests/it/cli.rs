@@ -222,8 +222,8 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["messages"], messages);
-    assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"]);
-    assert_eq!(report["contexts"]["unpaired"], 0);
+    assert_eq!(report["views"]["asked"], report["contexts"]["within_window"]);
+    assert_eq!(report["views"]["unpaired"], 0);
 
     let events = ended_events(&daemon);
     check_order(&events);
@@ -231,7 +231,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let compactions = count(&events, "EVENT_KIND_COMPACTED");
     assert!(compactions >= 2, "{:?}", kinds(&events));
     // Two compactions may become active between two replies.
-    let changed = report["contexts"]["changed_prefixes"].as_u64().expect("a count");
+    let changed = report["views"]["changed_prefixes"].as_u64().expect("a count");
     assert!((1..=compactions as u64).contains(&changed), "{report}");
     assert!(report["compactions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();

@@ -91,7 +91,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     let jobs = async |test: &TestApp| test.longhand.store().jobs().counts().await.expect("read");
     test.until("a job that waits", async || jobs(&test).await == (1, 2)).await;
     for session in [&first, &second] {
-        let running = test.context(session).await.pending.expect("a compaction").to_string();
+        let running = test.view(session).await.pending.expect("a compaction").to_string();
         test.app.compactions().cancel(&running).await.expect("cancelled");
     }
     // The third job may have been claimed by now: a stop makes it ready again.
@@ -102,7 +102,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     let test = TestApp::reopen(directory, script.clone()).await;
     // Checked in the database and not by the script: an answer that it held before the stop may still count as held.
     test.until("a job that runs", async || jobs(&test).await == (0, 1)).await;
-    assert!(test.context(&third).await.pending.is_some());
+    assert!(test.view(&third).await.pending.is_some());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use longhand::app::Caller;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::sessions::{NewSession, SessionChange};
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Level, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -15,7 +15,7 @@ use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::PartBody;
 use longhand::model::session::SessionState;
 use longhand::model::usage::Usage;
-use longhand::model::view::Shortened;
+use longhand::model::view::PartShortening;
 use longhand::store::{Requester, Visibility};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction
         .compactions()
         .start(
             session,
-            NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
+            NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) },
         )
         .await;
     started.expect("there is something to compact").answer
@@ -112,7 +112,7 @@ async fn crossing_the_threshold_compacts_once() {
     };
     assert_eq!(ended, compaction);
     check_ends(&test).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let tail: Vec<String> = shown(&view);
     assert_eq!(tail[..2], ["user marker: what did we do", "assistant summary: s1"]);
     assert_eq!(tail.last().map(String::as_str), Some("assistant shown: a9 was here and"));
@@ -130,7 +130,7 @@ async fn crossing_the_threshold_compacts_once() {
 #[tokio::test]
 async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
     let (script, test, session, mut watch) = running([hold("S1")]).await;
-    let pending = test.context(&session).await.pending.expect("it is pending");
+    let pending = test.view(&session).await.pending.expect("it is pending");
     // Further appends over the threshold and a request by hand start no other compaction.
     let appended = test.append(&session, &turns(10, 12, WORDS)).await;
     assert_eq!(appended.context.pending, Some(pending));
@@ -139,7 +139,7 @@ async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let covered = view.covered.clone().expect("a summary is in force");
     let late = test.history(&session).await[18].revision;
     assert!(covered.ranges.iter().all(|range| range.last < late), "what came later is not covered");
@@ -174,7 +174,7 @@ async fn a_request_with_other_instructions_queues_behind() {
     let asked = script.asked();
     assert_eq!(asked[1].instructions, "mind the tests");
     assert_eq!(asked[1].previous.as_deref(), Some("S1"), "the second is built on the first");
-    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
     check_ends(&test).await;
 }
 
@@ -307,7 +307,7 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     let ended = test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
-    assert_eq!(shown(&test.context(&session).await).len(), 2);
+    assert_eq!(shown(&test.view(&session).await).len(), 2);
     check_ends(&test).await;
 }
 
@@ -321,9 +321,9 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
-    assert_eq!(test.context(&session).await.omitted.len(), 1);
+    assert_eq!(test.view(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
     test.app.compactions().undo(&session, None).await.expect("undone");
@@ -332,7 +332,7 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     // A filler comes before the welcome, so that the view begins with the user.
-    assert_eq!(shown(&test.context(&session).await).len(), 4);
+    assert_eq!(shown(&test.view(&session).await).len(), 4);
     check_ends(&test).await;
 }
 
@@ -342,7 +342,7 @@ async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
     test.app.messages().edit(&session, "u9", &[crate::support::text("better")], None).await.expect("edited");
     script.release();
     watch.wait_for(EventKind::Compacted).await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(lines.contains(&"assistant summary: s1".to_owned()) && lines.contains(&"user shown: better".to_owned()));
     check_ends(&test).await;
 }
@@ -364,7 +364,7 @@ async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
         assert_eq!(failure.reason.as_str(), if gently { "DAEMON_STOPPED" } else { "WORKER_LOST" });
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!((watch.count(EventKind::CompactionStarted), terminal(&watch)), (1, 1));
-        assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+        assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
         check_ends(&test).await;
     }
 }
@@ -397,7 +397,7 @@ async fn a_cancelled_compaction_changes_nothing() {
     let waiting = cancel(queued.id.to_string()).await.expect("cancelled");
     assert_eq!(waiting.state, CompactionState::Cancelled);
     assert_eq!(test.revision(&session).await, revision, "what never began has no end in the log");
-    let before = test.context(&session).await.hash;
+    let before = test.view(&session).await.hash;
     let ended = cancel(running.id.to_string()).await.expect("cancelled");
     assert_eq!(ended.state, CompactionState::Cancelled);
     let cancelled = watch.wait_for(EventKind::CompactionCancelled).await;
@@ -416,8 +416,8 @@ async fn a_cancelled_compaction_changes_nothing() {
     assert_eq!(compaction, next.id);
     assert_eq!(cancel(next.id.to_string()).await.expect_err("it is done").reason, Reason::CompactionEnded);
     // The view is already the next one's, so that the cancelled one's result is read as of its end.
-    assert_eq!(test.context_as_of(&session, cancelled.revision).await.hash, before);
-    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert_eq!(test.view_as_of(&session, cancelled.revision).await.hash, before);
+    assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
     check_ends(&test).await;
 }
 
@@ -428,14 +428,14 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     let session = small(&test).await;
     let mut watch = test.watch().await;
     cross(&test, &session).await;
-    let whole = test.context_as_of(&session, test.history(&session).await[17].revision).await.hash;
+    let whole = test.view_as_of(&session, test.history(&session).await[17].revision).await.hash;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    assert_ne!(test.context(&session).await.hash, whole);
+    assert_ne!(test.view(&session).await.hash, whole);
     let (undone, receipt) = test.app.compactions().undo(&session, None).await.expect("undone");
-    let Reversed::Compaction(undone) = undone else { panic!("another change") };
+    let ReversedChange::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
-    assert_eq!(test.context(&session).await.hash, whole);
+    assert_eq!(test.view(&session).await.hash, whole);
     let error = test.app.compactions().undo(&session, None).await.expect_err("there was one");
     assert_eq!(error.reason, Reason::NothingToUndo);
     // The view is over the threshold again, but an undo holds automatic compactions.
@@ -472,17 +472,17 @@ async fn undo_pops_the_newest_compaction() {
         test.append(&session, &turns(from, to, WORDS)).await;
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
-        let lines = shown(&test.context(&session).await);
+        let lines = shown(&test.view(&session).await);
         assert!(lines.contains(&format!("assistant summary: {summary}")), "{lines:?}");
         assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "chained summaries are one");
     }
     test.append(&session, "a30 \"later messages stay\"").await;
     test.app.compactions().undo(&session, None).await.expect("undone");
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(lines.contains(&"assistant summary: s1".to_owned()));
     assert!(lines.contains(&"assistant shown: later messages stay".to_owned()));
     test.app.compactions().undo(&session, None).await.expect("undone");
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert_eq!(lines.len(), 49, "everything is back: {lines:?}");
     check_ends(&test).await;
 }
@@ -504,7 +504,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
-    let seen = test.context(&session).await.token;
+    let seen = test.view(&session).await.token;
     // Usage of a view that is still current counts, whatever the estimate.
     let app = &test.app;
     let appended =
@@ -522,7 +522,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     }
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 1);
-    let seen = test.context(&session).await.token;
+    let seen = test.view(&session).await.token;
     let fresh = app.messages().append(&session, reply(5_600, Some(seen)), None, None).await.expect("appended");
     assert!(fresh.context.due);
     check_ends(&test).await;
@@ -558,7 +558,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.compactions().start(&session, NewCompaction::of(kind)).await;
+        let refused = test.app.compactions().start(&session, NewCompaction::of_kind(kind)).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
@@ -580,7 +580,7 @@ async fn an_archived_session_is_left_alone() {
     archived.expect("archived");
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    assert!(test.context(&session).await.covered.is_none());
+    assert!(test.view(&session).await.covered.is_none());
 }
 
 #[tokio::test]
@@ -588,9 +588,9 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let test = TestApp::start().await;
     let session = prunable(&test).await;
     let mut watch = test.watch().await;
-    let whole = test.context(&session).await.hash;
+    let whole = test.view(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune));
+    let ask = || test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune));
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")
@@ -600,12 +600,12 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     };
     assert_eq!(kind, CompactionKind::Prune);
     assert_eq!(outcome.pruned_count, i64::try_from(parts.len()).expect("few"));
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let pruned: Vec<_> = view
         .messages
         .iter()
         .flat_map(|message| &message.parts)
-        .filter(|part| matches!(part.shortened, Some(Shortened::Pruned { original_length: 80_000 })))
+        .filter(|part| matches!(part.shortened, Some(PartShortening::Pruned { original_length: 80_000 })))
         .collect();
     assert_eq!(pruned.len(), parts.len());
     for part in pruned {
@@ -617,7 +617,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     assert_eq!(test.history(&session).await, history);
     assert_eq!(ask().await.expect_err("done").reason, Reason::NothingToCompact);
     test.app.compactions().undo(&session, None).await.expect("undone");
-    assert_eq!(test.context(&session).await.hash, whole);
+    assert_eq!(test.view(&session).await.hash, whole);
     check_ends(&test).await;
 }
 
@@ -657,7 +657,7 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     };
     let (compaction, receipt) = supply(summary("u3", "a3"), test.once("s", "1")).await.expect("supplied");
     assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert_eq!(
         lines[..3],
         ["user marker: what did we do", "assistant summary: brought along", "user shown: u3 was here and"]
@@ -670,7 +670,7 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     // A second one covers the first one's messages, and more; it may keep no tail.
     let (second, _) = supply(summary("", ""), test.app.clone()).await.expect("supplied");
     assert_eq!(second.outcome.expect("an outcome").covered_count, 4);
-    assert_eq!(shown(&test.context(&session).await).len(), 2);
+    assert_eq!(shown(&test.view(&session).await).len(), 2);
     assert_eq!(test.history(&session).await.len(), 8);
     assert_eq!(test.findings().await, []);
 }
@@ -735,7 +735,7 @@ async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 12, WORDS)).await;
     watch.wait_for(EventKind::Compacted).await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(lines[0].starts_with("user summary:"), "pi has no marker, and the user speaks its summary: {lines:?}");
     check_ends(&test).await;
 }
@@ -753,7 +753,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let (started, joined) = report().await.expect("taken");
     assert_eq!((started.request.trigger, joined), (Trigger::Overflow, false));
     watch.wait_for(EventKind::Compacted).await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     let last = lines.last().expect("a view");
     assert!(last.contains("what does the plot") && last.contains("[attached image/png: plot.png]"), "{lines:?}");
     let page =

@@ -53,7 +53,7 @@ async fn compacted(test: &TestApp, script: &ScriptedSummarizer, session: &str, m
     script.release();
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    shown(&test.context(session).await)
+    shown(&test.view(session).await)
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn an_interrupted_turn_is_asked_to_go_on_by_a_recorded_message() {
     let test = TestApp::with(script.clone()).await;
     let session = nearly_full(&test).await;
     let whole = test.append(&session, &unfinished()).await.revision;
-    let before = test.context_as_of(&session, whole).await.hash;
+    let before = test.view_as_of(&session, whole).await.hash;
     let lines = compacted(&test, &script, &session, "").await;
     assert_eq!(lines.last().map(String::as_str), Some(GO_ON), "{lines:?}");
     let recorded = derived(&test, &session, MessageKind::Continuation).await;
@@ -71,21 +71,21 @@ async fn an_interrupted_turn_is_asked_to_go_on_by_a_recorded_message() {
     assert!(test.history(&session).await.iter().all(|message| message.id != recorded[0].id), "nobody wrote it");
     // Later messages follow it, and the next summary covers it without reading it.
     test.append(&session, "t9 result=c9:ok\na10 \"so be it\"").await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert_eq!(lines[lines.len() - 2..], [GO_ON.to_owned(), "assistant shown: so be it".to_owned()]);
-    let compacted = test.context(&session).await.hash;
+    let compacted = test.view(&session).await.hash;
     test.app.compactions().undo(&session, None).await.expect("undone");
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(!lines.iter().any(|line| line == GO_ON), "{lines:?}");
-    assert_eq!(test.context_as_of(&session, whole).await.hash, before);
+    assert_eq!(test.view_as_of(&session, whole).await.hash, before);
     test.app.compactions().redo(&session, None).await.expect("redone");
-    assert_eq!(test.context(&session).await.hash, compacted);
+    assert_eq!(test.view(&session).await.hash, compacted);
     let mut watch = test.watch().await;
     test.append(&session, &turns(11, 20, WORDS)).await;
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let covered = view.covered.as_ref().expect("a summary");
     assert!(covered.ranges.iter().any(|range| range.contains(recorded[0].revision)), "{covered:?}");
     assert!(!shown(&view).iter().any(|line| line == GO_ON));
@@ -128,7 +128,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     test.append(&by_hand, &turns(1, 20, WORDS)).await;
     test.append(&by_hand, &unfinished().replace("u9", "u29").replace("a9", "a29")).await;
     let mut watch = test.watch().await;
-    let wanted = NewCompaction::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&by_hand, wanted).await.expect("something to compact");
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -139,13 +139,13 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
 async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_position() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
-    let before = test.context(&session).await.hash;
+    let before = test.view(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let lines = shown(&view);
     let replayed = "user added: what does the plot [attached image/png: plot.png]";
     assert_eq!(lines.last().map(String::as_str), Some(replayed), "{lines:?}");
@@ -162,14 +162,14 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
     assert_eq!(expanded.messages.iter().map(|message| message.id).collect::<Vec<_>>(), [request.id]);
     // Later messages follow it, and an undo restores the request.
     test.append(&session, "a90 \"it rises\"").await;
-    assert_eq!(shown(&test.context(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
+    assert_eq!(shown(&test.view(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
     test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
     test.app.compactions().undo(&session, None).await.expect("the rewind is undone");
     test.app.compactions().undo(&session, None).await.expect("the compaction is undone");
-    let as_before = test.context(&session).await;
+    let as_before = test.view(&session).await;
     assert_eq!(shown(&as_before)[as_before.messages.len() - 2], "user shown: what does the plot media");
     test.app.messages().rewind(&session, "u90", None).await.expect("rewound");
-    assert_eq!(test.context(&session).await.hash, before);
+    assert_eq!(test.view(&session).await.hash, before);
     assert_eq!(test.findings().await, []);
 }
 
@@ -201,7 +201,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     assert_eq!(began().await, []);
     assert!(append(failed("a91", "prompt is too long: 9 tokens")).await.expect("appended").context.due);
     assert_eq!(began().await, [Trigger::Overflow]);
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert!(lines.contains(&"user added: what does the plot [attached image/png: plot.png]".to_owned()), "{lines:?}");
     // The replay is not a new request: a second failure is not retried, and is reported once.
     append(failed("a92", "prompt is too long: 8 tokens")).await.expect("appended");
@@ -237,7 +237,7 @@ async fn a_message_that_was_open_reports_it_likewise_where_something_may_happen_
         let finish = failure("prompt is too long: 9 tokens");
         test.app.messages().finish(&session, "a90", finish, None).await.expect("sealed");
         test.settled().await;
-        let lines = shown(&test.context(&session).await);
+        let lines = shown(&test.view(&session).await);
         assert_eq!(lines.iter().any(|line| line.starts_with("user added: ")), auto, "{lines:?}");
     }
 }
@@ -253,30 +253,30 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let test = TestApp::with(script.clone()).await;
     let session = nearly_full(&test).await;
     let whole = test.append(&session, &unfinished()).await.revision;
-    let before = test.context_as_of(&session, whole).await.hash;
+    let before = test.view_as_of(&session, whole).await.hash;
     compacted(&test, &script, &session, "").await;
-    let continued = test.context(&session).await.hash;
+    let continued = test.view(&session).await.hash;
     let forked = fork(&test, &session).await;
-    assert_eq!(test.context(&forked).await.hash, continued);
+    assert_eq!(test.view(&forked).await.hash, continued);
     test.app.compactions().undo(&forked, None).await.expect("undone");
-    assert_eq!(test.context(&forked).await.hash, before);
+    assert_eq!(test.view(&forked).await.hash, before);
     test.app.compactions().redo(&forked, None).await.expect("redone");
-    assert_eq!(test.context(&forked).await.hash, continued);
-    assert_eq!(test.context(&session).await.hash, continued);
+    assert_eq!(test.view(&forked).await.hash, continued);
+    assert_eq!(test.view(&session).await.hash, continued);
 
     let session = with_image(&test).await;
-    let asked = test.context(&session).await.hash;
+    let asked = test.view(&session).await.hash;
     let mut watch = test.watch().await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let replayed = test.context(&session).await.hash;
+    let replayed = test.view(&session).await.hash;
     let forked = fork(&test, &session).await;
-    assert_eq!(test.context(&forked).await.hash, replayed);
+    assert_eq!(test.view(&forked).await.hash, replayed);
     test.app.compactions().undo(&forked, None).await.expect("undone");
-    assert_eq!(test.context(&forked).await.hash, asked);
-    assert_eq!(test.context(&session).await.hash, replayed);
+    assert_eq!(test.view(&forked).await.hash, asked);
+    assert_eq!(test.view(&session).await.hash, replayed);
     assert_eq!(test.findings().await, []);
 }
 
@@ -291,7 +291,7 @@ async fn a_replay_can_be_edited_like_the_request_that_it_replaces() {
     test.settled().await;
     let replay = derived(&test, &session, MessageKind::Replay).await[0].id.to_string();
     test.app.messages().edit(&session, &replay, &[text("never mind the plot")], None).await.expect("edited");
-    let last = || async { shown(&test.context(&session).await).pop() };
+    let last = || async { shown(&test.view(&session).await).pop() };
     assert_eq!(last().await.as_deref(), Some("user shown: never mind the plot"));
     test.app.compactions().undo(&session, None).await.expect("undone");
     assert_eq!(last().await.as_deref(), Some("user added: what does the plot [attached image/png: plot.png]"));

@@ -79,7 +79,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
     for (policy, begins, has_record) in [("report", CLAIM, false), ("correct", &recorded, true)] {
         let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
         let (session, shows) = failing(&test, policy).await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, wanted).await.expect("asked");
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
@@ -94,7 +94,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_f
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
     test.app.messages().append(&session, passes, None, None).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
-    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;
     assert!(outcome.contradictions.is_empty() && summary.starts_with(CLAIM), "{outcome:?} {summary}");
     assert!(summary.contains("\n- `mix test` passed (`9 tests, 0 failures`)"), "{summary}");
@@ -107,7 +107,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let options = scheduler::Options { client_wait: Duration::from_secs(60), ..scheduler::Options::default() };
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
         let (session, shows) = failing(&test, "correct").await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: words.clone(), supplied, ..TaskReply::default() }).await;
         let (outcome, summary) = compacted(&test, &session).await;

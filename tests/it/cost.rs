@@ -3,9 +3,9 @@
 use crate::support::{TestApp, conversation, turns};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::ContextRequest;
 use longhand::app::events::ListEvents;
 use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::app::views::ViewRequest;
 use longhand::limits;
 use longhand::model::compaction::CompactionState;
 use longhand::model::event::EventKind;
@@ -81,8 +81,8 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
         note("the page behind it");
     }
     for (what, as_of) in [("view", None), ("view as of", Some(newest - 5))] {
-        let request = ContextRequest { as_of, ..ContextRequest::default() };
-        let view = test.app.views().get(session, request).await.expect("a context");
+        let request = ViewRequest { as_of, ..ViewRequest::default() };
+        let view = test.app.views().get(session, request).await.expect("a view");
         assert!((98..=103).contains(&view.messages.len()), "{}", view.messages.len());
         note(what);
     }
@@ -141,7 +141,7 @@ async fn statements_of_a_cold_view(test: &TestApp, sessions: &[String]) -> u64 {
     for session in sessions {
         test.settled().await;
         let before = upkeep.statements_run();
-        test.context(session).await;
+        test.view(session).await;
         least = least.min(upkeep.statements_run() - before);
     }
     least

@@ -66,9 +66,9 @@ fn death(daemon: Daemon, point: &str) -> ExitStatus {
 fn settled(daemon: &Daemon, session: &str, point: &str) -> Vec<Value> {
     const BUSY: &str = "select (select count(*) from session where due_revision is not null) \
          + (select count(*) from job where state in (1, 2))";
-    let context = ["context", session, "--wait", "--window", "1"];
+    let view = ["view", session, "--wait", "--window", "1"];
     let is_idle = (0..2).any(|_| {
-        daemon.text(&context);
+        daemon.text(&view);
         number(&daemon.directory, BUSY) == 0
     });
     assert!(is_idle, "{point}: a compaction has no end");
@@ -200,7 +200,7 @@ fn a_daemon_that_dies_within_a_replace_leaves_all_of_it_or_nothing() {
         assert!(!client.wait().expect("it ends").success(), "{point}: nobody answered");
         let daemon = home.start(None);
         let content = || {
-            let frames = daemon.json(&["context", "mine"]);
+            let frames = daemon.json(&["view", "mine"]);
             let messages = frames.iter().filter_map(|frame| frame["messages"]["messages"].as_array()).flatten();
             let texts: Vec<String> =
                 messages.map(|message| message["parts"][0]["part"]["text"]["text"].to_string()).collect();
@@ -259,7 +259,7 @@ fn die_within_an_erasure(point: &str, is_there: bool) {
     assert!(!client.wait().expect("it ends").success(), "{point}: nobody answered");
     let daemon = home.start(None);
     let everything = || {
-        let views = ["mine", "theirs"].map(|session| daemon.text(&["context", session, "--json"]));
+        let views = ["mine", "theirs"].map(|session| daemon.text(&["view", session, "--json"]));
         let histories = ["mine", "theirs"].map(|session| daemon.text(&["show", session, "--json"]));
         [views, histories].concat().concat() + &daemon.text(&["events", "--json"])
     };

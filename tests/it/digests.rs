@@ -63,7 +63,8 @@ async fn summarized(test: &TestApp, session: &str, number: usize) -> String {
 }
 
 async fn compact(test: &TestApp, session: &str, number: usize) -> String {
-    let wanted = NewCompaction { tail_start: format!("u-tail{number}"), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { tail_start: format!("u-tail{number}"), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("asked");
     test.settled().await;
     summary_of(test, session).await

@@ -5,8 +5,8 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, tex
 use longhand::app::Reason;
 use longhand::app::append::{EditRequest, OpenPart};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
+use longhand::app::views::ServedView;
 use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// The revisions that a view shows, and those that edits leave out of it.
-fn shown_and_omitted(view: &Context) -> (Vec<i64>, Vec<i64>) {
+fn shown_and_omitted(view: &ServedView) -> (Vec<i64>, Vec<i64>) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let shown = view.messages.iter().filter(|message| message.source.is_some()).map(|message| message.revision);
     let edited = view.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Edited);
@@ -32,38 +32,38 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     test.append(&session, "u1 \"one\"\na2 \"two\" call=c1\nt3 result=c1:three\nu4 \"four\"").await;
     let revisions: Vec<i64> = test.history(&session).await.iter().map(|message| message.revision).collect();
     let [u1, a2, t3, u4] = revisions[..] else { panic!("{revisions:?}") };
-    let before = test.context(&session).await;
+    let before = test.view(&session).await;
     let app = &test.app;
     let left_out = test.once("out", "a2").messages().edit(&session, "a2", &[], None).await.expect("left out");
     assert!(left_out.ids.is_empty(), "nothing stands in its place");
     assert_eq!(test.once("out", "a2").messages().edit(&session, "a2", &[], None).await.expect("again"), left_out);
     // The result of the call that is left out is rendered as text at its own position.
-    assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.view(&session).await), (vec![u1, t3, u4], vec![a2]));
     assert_eq!(words_of(&app.messages().get(&session, "a2").await.expect("kept").0), "two");
 
     let edited = app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
     let replacement = edited.revision - 1;
-    assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.view(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
     app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     app.messages().pin(&session, "a2").await.expect("pinned");
     let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
     let fork = fork.0.session.id.to_string();
     for session in [&session, &fork] {
         assert_eq!(
-            shown_and_omitted(&test.context(session).await),
+            shown_and_omitted(&test.view(session).await),
             (vec![u1, t3, u4], vec![a2, replacement]),
             "the newest counts"
         );
     }
     app.compactions().undo(&fork, None).await.expect("undone");
-    assert_eq!(shown_and_omitted(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.view(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
     for _ in 0..3 {
         app.compactions().undo(&session, None).await.expect("undone");
     }
-    let back = test.context(&session).await;
+    let back = test.view(&session).await;
     assert_eq!((&back.messages, back.hash), (&before.messages, before.hash));
     assert_eq!(app.compactions().redo(&session, None).await.map(|_| ()).ok(), Some(()));
-    assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
+    assert_eq!(shown_and_omitted(&test.view(&session).await).0, [u1, t3, u4]);
 
     let sealed_flags = test.events().await.into_iter().filter_map(|event| match event.body {
         EventBody::MessageEdited { replacement, .. } => Some(replacement.is_some()),
@@ -72,7 +72,7 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     assert_eq!(sealed_flags.collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(test.findings().await, []);
     let test = test.restart().await;
-    assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
+    assert_eq!(shown_and_omitted(&test.view(&session).await).0, [u1, t3, u4]);
 }
 
 #[tokio::test]
@@ -89,15 +89,15 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     };
     app.compactions().supply_summary(&session, summary).await.expect("supplied");
     let a2 = app.messages().get(&session, "a2").await.expect("kept").0.revision;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let covered = view.covered.as_ref().expect("a summary");
     assert!(!covered.ranges.iter().any(|range| range.contains(a2)), "{covered:?}");
     assert_eq!(shown_and_omitted(&view).1, [a2]);
     // A replacement in its place ends the summary, which does not cover it.
     app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
-    assert_eq!(test.context(&session).await.covered, None);
+    assert_eq!(test.view(&session).await.covered, None);
     app.compactions().undo(&session, None).await.expect("undone");
-    assert!(test.context(&session).await.covered.is_some());
+    assert!(test.view(&session).await.covered.is_some());
     assert_eq!(test.findings().await, []);
 }
 
@@ -129,7 +129,7 @@ fn context_edit(target: &str, replacement: Value) -> Value {
 
 /// The text of a session's view, message by message, and the number of messages that edits leave out.
 fn texts_and_count(daemon: &Daemon, session: &str) -> (Vec<String>, usize) {
-    let frames = daemon.json(&["context", session]);
+    let frames = daemon.json(&["view", session]);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let words = |message: &Value| {
         let parts = list(&message["parts"]).into_iter().map(|part| {
@@ -229,10 +229,10 @@ async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     test.app.messages().edit(&session, "a2", &[], None).await.expect("left out");
     let mut watch = test.watch().await;
-    let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     script.held().await;
     test.app.compactions().undo(&session, None).await.expect("undone");
@@ -240,7 +240,7 @@ async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
-    assert_eq!(test.context(&session).await.messages, whole.messages);
+    assert_eq!(test.view(&session).await.messages, whole.messages);
 }
 
 #[tokio::test]
@@ -253,12 +253,12 @@ async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_re
     for index in 1..=EDITS {
         let edited =
             test.app.messages().edit(&session, &format!("u{index}"), &[text("other")], None).await.expect("edited");
-        views.push((edited.revision, shown_and_omitted(&test.context(&session).await)));
+        views.push((edited.revision, shown_and_omitted(&test.view(&session).await)));
     }
     let bytes = test.number("select sum(length(body)) from layout");
     assert!(bytes < 120 * EDITS as i64, "{bytes} bytes for {EDITS} layouts");
     for (revision, expected) in views.iter().step_by(23).chain(views.last()) {
-        let view = test.context_as_of(&session, *revision).await;
+        let view = test.view_as_of(&session, *revision).await;
         assert_eq!(shown_and_omitted(&view), *expected, "as of {revision}");
     }
 }
@@ -270,7 +270,7 @@ async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() 
     let app = &test.app;
     // Each view loads the session again, and the pages of the history come from memory where that is right.
     let check = async |what: &str| {
-        test.context(&session).await;
+        test.view(&session).await;
         let history = test.history(&session).await;
         assert!(history.len() > 8, "{what}: a page is not all of it");
     };
@@ -303,7 +303,8 @@ async fn an_edit_has_metadata_of_its_own() {
     messages[1].metadata_json = Some("{\"first\": 1}".to_owned());
     test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let given = |metadata: &str| Some(metadata.to_owned());
-    let metadata = |view: &Context| view.messages[1].original_fields.as_ref().and_then(|of| of.metadata_json.clone());
+    let metadata =
+        |view: &ServedView| view.messages[1].original_fields.as_ref().and_then(|of| of.metadata_json.clone());
     let with = |parts: Vec<NewPart>, metadata_json| EditRequest {
         message: "a2",
         parts,
@@ -311,7 +312,7 @@ async fn an_edit_has_metadata_of_its_own() {
         ..EditRequest::default()
     };
     let app = &test.app;
-    let at = test.context(&session).await;
+    let at = test.view(&session).await;
     assert_eq!(metadata(&at), given("{\"first\": 1}"));
     let before = test.revision(&session).await;
     let large = format!("\"{}\"", "x".repeat(limits::METADATA_BYTES_MAX));
@@ -324,20 +325,20 @@ async fn an_edit_has_metadata_of_its_own() {
     // Byte for byte, and hashed with the view.
     let second = given("{\"second\":  2.0}");
     app.messages().edit_with(&session, with(vec![text("dos")], second.clone())).await.expect("edited");
-    let edited = test.context(&session).await;
+    let edited = test.view(&session).await;
     assert_eq!(metadata(&edited), second);
     app.compactions().undo(&session, None).await.expect("undone");
     let other = given("{\"other\": 2}");
     app.messages().edit_with(&session, with(vec![text("dos")], other.clone())).await.expect("edited");
-    let again = test.context(&session).await;
+    let again = test.view(&session).await;
     assert_eq!((metadata(&again), shown(&again)), (other.clone(), shown(&edited)));
     assert_ne!(again.hash, edited.hash);
     let fork = app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.expect("forked").answer;
-    assert_eq!(metadata(&test.context(&fork.0.session.id.to_string()).await), other);
+    assert_eq!(metadata(&test.view(&fork.0.session.id.to_string()).await), other);
     app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
-    assert_eq!(metadata(&test.context(&session).await), None, "an edit without has none");
+    assert_eq!(metadata(&test.view(&session).await), None, "an edit without has none");
     let test = test.restart().await;
-    let as_of = |revision| test.context_as_of(&session, revision);
+    let as_of = |revision| test.view_as_of(&session, revision);
     assert_eq!((as_of(at.revision).await.hash, as_of(edited.revision).await.hash), (at.hash, edited.hash));
     assert_eq!(test.findings().await, []);
 }

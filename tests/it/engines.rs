@@ -1,7 +1,7 @@
 //! The engine on which the tests run: SQLite, or PostgreSQL by `LONGHAND_TEST_DATABASE=postgres`.
 
 use longhand::app::Caller;
-use longhand::app::erase::{EraseRequest, Erased};
+use longhand::app::erase::{EraseAnswer, EraseRequest};
 use longhand::clock::Clock;
 use longhand::postgres;
 use longhand::store::{self, Durability, Store};
@@ -77,8 +77,8 @@ pub(crate) fn serve_in_database(command: &mut Command, directory: &Path) {
 }
 
 /// Erases, and sees that nothing is left over for later. What PostgreSQL keeps, it keeps in any case.
-pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: EraseRequest) -> Erased {
-    let pending = |erased: &Erased| erased.pending_files.iter().any(|name| !name.starts_with("PostgreSQL: "));
+pub(crate) async fn erase_at_once(caller: &Caller, session: &str, request: EraseRequest) -> EraseAnswer {
+    let pending = |erased: &EraseAnswer| erased.pending_files.iter().any(|name| !name.starts_with("PostgreSQL: "));
     let erased = caller.content().erase(session, request.clone()).await.expect("erased");
     let mut last = erased.clone();
     // On a busy machine the search index may be far behind: each repetition waits for it again.

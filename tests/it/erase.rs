@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget, part_target};
 use longhand::app::error;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
@@ -17,7 +17,7 @@ use longhand::model::event::{ErasedTarget, EventBody, EventKind};
 use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::session::SessionState;
-use longhand::model::view::{Shortened, ViewKind};
+use longhand::model::view::{PartShortening, ViewKind};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -71,7 +71,7 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     messages[1].metadata_json = Some(format!("{:?}", noise("note", 99)));
     test.app.messages().append(&session, messages, None, None).await.expect("appended");
     let before = test.history(&session).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let mut stored =
         contents(&test, "select parts from message where revision = (select max(revision) - 1 from message)");
     stored.extend(contents(&test, "select data from blob"));
@@ -93,13 +93,13 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     assert_eq!(gone.parts.len(), 4);
     assert!(gone.parts.iter().all(|part| part.body.is_erased() && part.metadata_json.is_none()));
     assert_eq!(gone.metadata_json, None);
-    for context in [test.context(&session).await, test.context_as_of(&session, view.revision).await] {
-        assert_eq!(context.messages.len(), view.messages.len());
-        let part = &context.messages[1].parts[0];
-        assert_eq!(part.shortened, Some(Shortened::Erased));
+    for shown in [test.view(&session).await, test.view_as_of(&session, view.revision).await] {
+        assert_eq!(shown.messages.len(), view.messages.len());
+        let part = &shown.messages[1].parts[0];
+        assert_eq!(part.shortened, Some(PartShortening::Erased));
         assert!(part.body.is_erased());
     }
-    assert_ne!(test.context(&session).await.hash, view.hash);
+    assert_ne!(test.view(&session).await.hash, view.hash);
     let event = watch.wait_for(EventKind::Erased).await;
     assert_eq!(event.actor, "dana");
     let EventBody::Erased { target, reason, from, messages, .. } = event.body else { panic!("an erasure") };
@@ -108,10 +108,10 @@ async fn an_erased_message_is_in_no_view_no_list_and_no_file() {
     assert_eq!(test.findings().await, []);
     // The session goes on, and a restart finds the same.
     test.append(&session, "u3 \"next\"").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     drop(watch);
     let test = test.restart().await;
-    assert_eq!(test.context(&session).await.hash, view.hash);
+    assert_eq!(test.view(&session).await.hash, view.hash);
     assert_eq!(test.findings().await, []);
     assert_eq!(holders(test.directory(), &stored), Vec::<String>::new(), "nothing comes back");
 }
@@ -140,7 +140,7 @@ async fn one_part_of_a_message_is_erased_and_the_others_stay() {
         history.iter().map(|message| message.parts.iter().map(|part| part.body.is_erased()).collect()).collect();
     assert_eq!(erased, [vec![false], vec![false, true], vec![true], vec![false], vec![false, true, false]]);
     assert!(history[4].sealed_revision.is_some(), "an open message is sealed first");
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert_eq!(view[1..3], ["assistant shown: looking call c1", "tool shown: result c1 [erased from the history]"]);
     assert_eq!(test.findings().await, []);
 }
@@ -157,7 +157,7 @@ async fn a_repeated_erasure_gets_the_same_answer_and_a_repeated_append_brings_no
     let head = test.revision(&session).await;
     for caller in [once(), test.app.clone(), test.once("other", "u1")] {
         let again = erase(&caller, &session, message("u1")).await;
-        assert_eq!(again, Erased { existed: true, ..erased.clone() });
+        assert_eq!(again, EraseAnswer { existed: true, ..erased.clone() });
     }
     assert_eq!(test.revision(&session).await, head, "nothing is written again");
     let repeated = test.once("first", "one").messages().append(&session, secret(), None, None).await.expect("answered");
@@ -199,27 +199,27 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     // A message of the tail leaves the summary as it is.
     let late = erase(&test.app, &session, message("a5")).await;
     assert_eq!(late.sizes.summaries, 0);
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     let erased = erase(&test.app, &session, message("u1")).await;
     assert_eq!(erased.sizes.summaries, 2, "the undone one too");
     assert_eq!(holders(test.directory(), &texts), Vec::<String>::new());
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert_eq!(view.messages.len(), 12, "nothing stands for the history any more");
     assert!(view.covered.is_none());
     let redone = test.app.compactions().redo(&session, None).await;
     assert_eq!(redone.expect_err("it has no text").reason, Reason::NothingToRedo);
     // The next one is made from what is left.
     supply(&test, &session, "anew", "u3").await;
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     // It has nothing of what was erased, and an erasure that is asked for again leaves it.
     let would = EraseRequest { dry_run: true, ..message("u1") };
     let would = test.app.content().erase(&session, would).await.expect("a preview");
     // It waits for no file, so it names none.
-    let before = Erased { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
+    let before = EraseAnswer { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
     let again = erase(&test.app, &session, message("u1")).await;
     assert_eq!(again, Erased { existed: true, ..erased });
-    assert_eq!(test.context(&session).await.messages.len(), 2 + 8);
+    assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     assert_eq!(test.findings().await, []);
 }
 
@@ -230,13 +230,13 @@ async fn the_erasure_of_a_summary_takes_those_that_go_on_from_it() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 200)).await;
     supply(&test, &session, &noise("of u1 and u2", 500), "u3").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let first = view.messages.iter().find_map(|message| message.source.filter(|_| message.kind == ViewKind::Summary));
     let first = first.expect("a summary").to_string();
     supply(&test, &session, &noise("of u1 to u3", 500), "u4").await;
     let erased = erase(&test.app, &session, message(&first)).await;
     assert_eq!(erased.sizes.summaries, 2);
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert_eq!((view.messages.len(), view.covered), (12, None), "the view shows the history again");
     assert_eq!(test.findings().await, []);
 }
@@ -257,7 +257,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     let before = fork(&session).await;
     test.append(&session, "u6 \"later\"").await;
     for view in [&child, &grandchild] {
-        assert!(test.context(view).await.covered.is_some());
+        assert!(test.view(view).await.covered.is_some());
     }
     let mut watch = test.watch().await;
     // By the fork's fork: the row is that of the first session.
@@ -267,7 +267,7 @@ async fn an_erasure_reaches_forks_and_their_summaries_in_both_directions() {
     for each in [&session, &child, &grandchild, &before] {
         let history = test.history(each).await;
         assert!(history[3].parts[0].body.is_erased(), "{history:?}");
-        assert!(test.context(each).await.covered.is_none());
+        assert!(test.view(each).await.covered.is_none());
     }
     assert_eq!(holders(test.directory(), &[noise("of the fork", 200).into_bytes()]), Vec::<String>::new());
     for _ in 0..4 {
@@ -296,7 +296,7 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let erased = erase(&test.app, &session, message("u1")).await;
     // The end of the compaction is in the same change, behind the event that the answer names.
     let again = erase(&test.app, &session, message("u1")).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     summarizer.release();
     watch.wait_for(EventKind::CompactionCancelled).await;
     // The view is still too large, so that another summary is made, of what is left.
@@ -305,7 +305,7 @@ async fn a_running_compaction_does_not_bring_back_what_is_erased() {
     let asked = summarizer.asked();
     let words = format!("{:?}", asked.last().expect("asked again"));
     assert!(!words.contains("u1 was here"), "{words}");
-    assert!(shown(&test.context(&session).await).iter().any(|line| line.contains("anew")));
+    assert!(shown(&test.view(&session).await).iter().any(|line| line.contains("anew")));
     assert_eq!(test.findings().await, []);
 }
 
@@ -353,13 +353,13 @@ async fn an_erased_session_has_nothing_left_and_its_client_id_is_free() {
         test.app.messages().append(&session, conversation("u9 \"x\""), None, None).await.map(drop),
         test.app.sessions().restore(&session).await.map(drop),
         test.app.sessions().fork(&session, ForkPoint::default(), None, String::new()).await.map(drop),
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.map(drop),
         test.app.sessions().create(new()).await.map(drop),
     ] {
         assert_eq!(refused.expect_err("it is erased").reason, Reason::SessionErased);
     }
     let again = erase(&test.app, &session, request(EraseTarget::Session)).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     let other = NewSession { title: "another".to_owned(), ..new() };
     let other = test.create(other).await;
     assert_ne!(other, session);
@@ -418,7 +418,7 @@ async fn words_of_erased_messages_are_found_no_more() {
     supply(&test, &session, "We talked.", "u3").await;
     let ask = async |question: &str| {
         test.append(&session, &format!("u \"{question}\"")).await;
-        format!("{:?}", test.context(&session).await.messages)
+        format!("{:?}", test.view(&session).await.messages)
     };
     assert!(ask("where is the zanzibarkey?").await.contains("quetzalnine"));
     test.settled().await;
@@ -441,14 +441,14 @@ async fn words_of_erased_messages_are_found_no_more() {
 #[tokio::test]
 async fn prompts_and_questions_lose_what_their_messages_lose() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, PromptChoice};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let metadata_json = Some(format!("{:?}", noise("wish", 60)));
-    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(&noise("prompt", 400))]) };
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::from_parts(vec![text(&noise("prompt", 400))]) };
     let (prompt, _) = test.app.prompts().submit(&session, prompt).await.expect("submitted").answer;
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    test.app.prompts().take(&session, run.epoch, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, run.epoch, PromptChoice::First).await.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     let question = Question {
         text: noise("question", 200),
@@ -476,15 +476,15 @@ async fn prompts_and_questions_lose_what_their_messages_lose() {
 #[tokio::test]
 async fn an_erased_session_counts_no_content_of_its_prompts_and_questions() {
     use longhand::app::approvals::Question;
-    use longhand::app::prompts::{NewPrompt, Wanted};
+    use longhand::app::prompts::{NewPrompt, PromptChoice};
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     for name in ["taken", "waits", "waits too"] {
-        let prompt = NewPrompt::of(vec![text(&noise(name, 400))]);
+        let prompt = NewPrompt::from_parts(vec![text(&noise(name, 400))]);
         test.app.prompts().submit(&session, prompt).await.expect("submitted");
     }
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
-    let taken = test.app.prompts().take(&session, run.epoch, Wanted::First).await;
+    let taken = test.app.prompts().take(&session, run.epoch, PromptChoice::First).await;
     taken.expect("taken");
     test.append(&session, "a1 \"may I?\" call=c1").await;
     for call in ["c1", "c2"] {

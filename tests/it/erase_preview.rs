@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, turns};
 use longhand::app::append::{NewDraftText, OpenPart};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget, part_target};
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
 use longhand::limits;
@@ -19,13 +19,13 @@ fn messages(ids: &[&str]) -> EraseTarget {
 }
 
 /// What both say besides the event that only one of them has.
-fn said(answer: Result<Erased, Error>) -> Result<Erased, Reason> {
-    let without_event = |erased| Erased { event: None, pending_files: Vec::new(), ..erased };
+fn said(answer: Result<EraseAnswer, Error>) -> Result<EraseAnswer, Reason> {
+    let without_event = |erased| EraseAnswer { event: None, pending_files: Vec::new(), ..erased };
     answer.map(without_event).map_err(|error| error.reason)
 }
 
 /// Erases something after a dry run, which must have said the same and changed nothing.
-async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -> Result<Erased, Reason> {
+async fn erase(test: &TestApp, session: &str, what: &str, target: EraseTarget) -> Result<EraseAnswer, Reason> {
     let events = test.number("select count(*) from event");
     let dry_run = EraseRequest { dry_run: true, ..request(target.clone()) };
     let would = said(test.app.content().erase(session, dry_run).await);
@@ -75,7 +75,7 @@ async fn a_dry_run_counts_the_drafts_that_the_erasure_closes() {
         "no other session has the large text"
     );
     let again = erase(&test, &session, "again", messages(&["a9"])).await.expect("it was");
-    assert_eq!(again, Erased { existed: true, ..all });
+    assert_eq!(again, EraseAnswer { existed: true, ..all });
 
     let (session, _) = drafting(&test).await;
     let several = erase(&test, &session, "several", messages(&["u1", "a9", "u2"])).await.expect("erased");
@@ -83,7 +83,7 @@ async fn a_dry_run_counts_the_drafts_that_the_erasure_closes() {
     let whole = erase(&test, &session, "the session", EraseTarget::Session).await.expect("erased");
     assert_eq!((whole.sizes.forks, whole.existed), (1, false));
     let again = erase(&test, &session, "again", EraseTarget::Session).await.expect("it was");
-    assert_eq!(again, Erased { existed: true, ..whole });
+    assert_eq!(again, EraseAnswer { existed: true, ..whole });
     let gone = erase(&test, &session, "a message of it", messages(&[&part_owner(&test, &session).await])).await;
     assert!(gone.expect("it was").existed);
     assert_eq!(test.findings().await, []);
@@ -158,7 +158,7 @@ async fn the_erasure_of_a_session_names_those_of_sub_agents_and_takes_them_with_
     assert_eq!(test.app.sessions().get("beside").await.expect("it is there").session.state, SessionState::Active);
     let events = test.number("select count(*) from event");
     let again = said(once().content().erase_tree(&ids[0].to_string(), request(EraseTarget::Session)).await);
-    assert_eq!(again, Ok(Erased { existed: true, ..erased }));
+    assert_eq!(again, Ok(EraseAnswer { existed: true, ..erased }));
     assert_eq!(test.number("select count(*) from event"), events, "nothing is erased twice");
     let late = NewSession { parent: Some(ids[0].to_string()), ..NewSession::default() };
     let late = test.app.sessions().create(late).await.map(drop).expect_err("it is erased");

@@ -1,7 +1,7 @@
 //! Erasures of several messages at once, and erasures that expect a revision.
 
 use crate::support::{TestApp, conversation, text, turns};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Caller, Error, Reason};
 use longhand::limits;
@@ -18,10 +18,10 @@ fn expecting(request: EraseRequest, revision: Revision) -> EraseRequest {
     EraseRequest { expected_revision: Some(revision), ..request }
 }
 
-async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Result<Erased, Error> {
+async fn erase(caller: &Caller, session: &str, request: EraseRequest) -> Result<EraseAnswer, Error> {
     let erased = caller.content().erase(session, request).await;
     // What of a server or of a reader may still have bytes is not what these tests are about.
-    erased.map(|erased| Erased { pending_files: Vec::new(), ..erased })
+    erased.map(|erased| EraseAnswer { pending_files: Vec::new(), ..erased })
 }
 
 async fn refused(caller: &Caller, session: &str, request: EraseRequest) -> Reason {
@@ -60,13 +60,13 @@ async fn several_messages_go_in_one_change_with_everything_that_replaced_them() 
         [(once(), &["u2", "a4", "u1"][..]), (test.app.clone(), &["a4", "u1"]), (test.app.clone(), &["u2"])]
     {
         let again = erase(&caller, &session, several(ids)).await.expect("answered");
-        assert_eq!(again, Erased { existed: true, ..erased.clone() });
+        assert_eq!(again, EraseAnswer { existed: true, ..erased.clone() });
     }
     // Of those that are partly gone, the rest goes; later the answer is that of the newest erasure.
     let rest = erase(&test.app, &session, several(&["u1", "u3"])).await.expect("erased");
     assert_eq!((rest.sizes.messages, rest.existed), (1, false));
     let again = erase(&test.app, &session, several(&["u1", "u3"])).await.expect("answered");
-    assert_eq!(again, Erased { existed: true, ..rest });
+    assert_eq!(again, EraseAnswer { existed: true, ..rest });
     assert_eq!(test.findings().await, []);
 }
 
@@ -145,7 +145,7 @@ async fn an_erasure_is_refused_if_the_history_changed_after_the_expected_revisio
     // What is erased is answered whatever has changed, to the same request and to another one.
     for caller in [once(), test.app.clone()] {
         let again = erase(&caller, &session, expecting(several(&["u1", "u2"]), seen)).await.expect("answered");
-        assert_eq!(again, Erased { existed: true, ..erased.clone() });
+        assert_eq!(again, EraseAnswer { existed: true, ..erased.clone() });
     }
     assert_eq!(refused(&test.app, &session, expecting(session_target(), seen)).await, Reason::RevisionMismatch);
     let head = test.revision(&session).await;
@@ -153,7 +153,7 @@ async fn an_erasure_is_refused_if_the_history_changed_after_the_expected_revisio
     let erased = erase(&once(), &session, expecting(session_target(), head)).await.expect("erased");
     for caller in [once(), test.app.clone()] {
         let again = erase(&caller, &session, expecting(session_target(), head)).await.expect("answered");
-        assert_eq!(again, Erased { existed: true, ..erased.clone() });
+        assert_eq!(again, EraseAnswer { existed: true, ..erased.clone() });
     }
     assert_eq!(test.findings().await, []);
 }

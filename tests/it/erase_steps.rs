@@ -191,7 +191,7 @@ async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
     let stopping = CancellationToken::new();
     stopping.cancel();
     let key = store.sessions().find(&Visibility::default(), &session).await.expect("a session");
-    let request = (store::EraseTarget::Session, store::Checked::own("it is over".to_owned()), None);
+    let request = (store::EraseTarget::Session, store::CheckedInput::trusted("it is over".to_owned()), None);
     let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
     assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
     loop {

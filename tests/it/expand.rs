@@ -3,8 +3,8 @@
 use crate::support::{TestApp, conversation, turns, window};
 use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::Context;
 use longhand::app::sessions::{ForkPoint, NewSession};
+use longhand::app::views::ServedView;
 use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind};
@@ -50,7 +50,7 @@ pub(crate) async fn long_session(test: &TestApp, preset: &str) -> String {
 }
 
 /// The ids in the text of a view.
-fn ids_in_words(view: &Context) -> BTreeSet<String> {
+fn ids_in_words(view: &ServedView) -> BTreeSet<String> {
     let id = Regex::new("(msg|prt)_[0-9a-f]{32}").expect("a pattern");
     let words = |body: &PartBody| match body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.clone(),
@@ -70,7 +70,7 @@ async fn check(test: &TestApp, session: &str, what: &str) -> usize {
     let parts: HashMap<String, &Part> =
         history.iter().flat_map(|message| &message.parts).map(|part| (part.id.to_string(), part)).collect();
     let by_id: HashMap<MessageId, &Message> = history.iter().map(|message| (message.id, message)).collect();
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     let mut found: BTreeSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
     for part in view.messages.iter().flat_map(|message| &message.parts).filter(|part| part.shortened.is_some()) {
         let id = part.source.expect("a part that was shortened names its original").to_string();
@@ -119,13 +119,13 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
                 continue;
             }
             let session = long_session(&test, &preset.name).await;
-            let before = test.context(&session).await.hash;
+            let before = test.view(&session).await.hash;
             let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
             match test.app.compactions().start(&session, wanted).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
                     test.settled().await;
-                    compacted += usize::from(test.context(&session).await.hash != before);
+                    compacted += usize::from(test.view(&session).await.hash != before);
                 }
             }
             let what = format!("{} {kind:?} {level:?}", preset.name);
@@ -156,7 +156,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     };
     test.append(&session, &turns(1, 3, 40)).await;
     let first = cover(&session, "u3").await;
-    let old_summary = test.context(&session).await.messages[1].source.expect("the summary").to_string();
+    let old_summary = test.view(&session).await.messages[1].source.expect("the summary").to_string();
     test.append(&session, &turns(4, 5, 40)).await;
     let second = cover(&session, "u5").await;
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);

@@ -33,7 +33,7 @@ fn pi_file(path: &Path) -> String {
 
 /// The texts of a session's view.
 fn view(daemon: &Daemon, session: &str) -> Vec<String> {
-    let lines = daemon.json(&["context", session]);
+    let lines = daemon.json(&["view", session]);
     let messages = lines.iter().flat_map(|line| line["messages"]["messages"].as_array().into_iter().flatten());
     let parts = messages.flat_map(|message| message["parts"].as_array().into_iter().flatten());
     parts.filter_map(|part| part["part"]["text"]["text"].as_str().map(str::to_owned)).collect()

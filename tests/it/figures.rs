@@ -51,7 +51,7 @@ async fn sessions_in_memory_are_counted() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"").await;
     test.settled().await;
-    test.context(&session).await;
+    test.view(&session).await;
     let first = info(&test).await;
     if crate::support::loaded_bytes() == 0 {
         assert_eq!((first.loaded_count, first.loaded_bytes), (0, 0));
@@ -59,7 +59,7 @@ async fn sessions_in_memory_are_counted() {
     }
     assert_eq!(first.loaded_count, 1);
     test.append(&session, "a1 10000c").await;
-    test.context(&session).await;
+    test.view(&session).await;
     let second = info(&test).await;
     assert_eq!(second.loaded_count, 1);
     assert!(second.loaded_bytes >= first.loaded_bytes + 10_000, "{} to {}", first.loaded_bytes, second.loaded_bytes);

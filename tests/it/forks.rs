@@ -48,7 +48,7 @@ async fn a_fork_has_the_history_up_to_its_point() {
     let sideways = fork(&test, &deeper, behind("u1")).await;
     assert_eq!(names(&test, &sideways).await, ["u1"]);
     assert_eq!(names(&test, &session).await, ["u1", "a1", "u2", "u3"]);
-    assert_eq!(shown(&test.context(&deeper).await).len(), 4);
+    assert_eq!(shown(&test.view(&deeper).await).len(), 4);
     // Messages and their ids are the same, by either id.
     let original = test.history(&session).await.remove(0);
     for id in [original.id.to_string(), "u1".to_owned()] {
@@ -80,19 +80,19 @@ async fn every_message_that_a_compaction_left_out_can_be_gone_back_to() {
             test.append(&session, &format!("u{turn} 300c\na{turn} 300c")).await;
             test.settled().await;
         }
-        let omitted = test.context(&session).await.omitted;
+        let omitted = test.view(&session).await.omitted;
         assert!(!omitted.is_empty(), "{preset} left nothing out");
-        let before = shown(&test.context(&session).await);
+        let before = shown(&test.view(&session).await);
         for message in test.history(&session).await {
             let id = message.id.to_string();
             let fork = fork(&test, &session, behind(&id)).await;
             test.app.messages().rewind(&session, &id, None).await.expect("rewound");
             test.settled().await;
-            for found in [test.context(&fork).await, test.context(&session).await] {
+            for found in [test.view(&fork).await, test.view(&session).await] {
                 let last = found.messages.last().and_then(|last| last.source);
                 assert_eq!(last, Some(message.id), "{preset}: {:?}", message.client_id);
             }
-            while shown(&test.context(&session).await) != before {
+            while shown(&test.view(&session).await) != before {
                 test.app.compactions().undo(&session, None).await.expect("undone");
             }
         }
@@ -115,7 +115,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
         session = fork(&test, &session, ForkPoint::default()).await;
     }
     assert_eq!(names(&test, &session).await, expected);
-    assert_eq!(shown(&test.context(&session).await).len(), expected.len());
+    assert_eq!(shown(&test.view(&session).await).len(), expected.len());
     let list = ListEvents { session: Some(session.clone()), page_size: 3, ..ListEvents::default() };
     let mut revisions = Vec::new();
     let mut after = String::new();
@@ -130,7 +130,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
     assert_eq!(revisions, (1..=test.revision(&session).await).collect::<Vec<_>>(), "one time axis");
     for at in 1..=test.revision(&session).await {
         assert_eq!(
-            test.context_as_of(&session, at).await.messages.len(),
+            test.view_as_of(&session, at).await.messages.len(),
             test.history_as_of(&session, Some(at)).await.len()
         );
     }
@@ -146,7 +146,7 @@ async fn open_messages_are_not_inherited() {
     test.app.messages().append_parts(&session, "a1", part).await.expect("added");
     test.app.messages().finish(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(names(&test, &forked).await, ["u1", "u2"]);
-    assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "user shown: two"]);
+    assert_eq!(shown(&test.view(&forked).await), ["user shown: one", "user shown: two"]);
     let error = test.app.messages().get(&forked, "a1").await.expect_err("not inherited");
     assert_eq!(error.reason, Reason::MessageNotFound);
     let error = test.app.messages().finish(&forked, "a1", Finish::default(), None).await;
@@ -195,18 +195,18 @@ async fn marks_of_a_fork_do_not_affect_its_parent() {
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     test.app.messages().pin(&session, "u1").await.expect("pinned");
-    let before = test.context(&session).await;
+    let before = test.view(&session).await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
-    assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
+    assert_eq!(test.view(&forked).await.hash, before.hash, "it begins with its parent's view");
     let app = &test.app;
     app.messages().edit(&forked, "u2", &[text("better")], None).await.expect("edited");
     app.messages().unpin(&forked, "u1").await.expect("unpinned");
     app.messages().rewind(&forked, "a3", None).await.expect("rewound");
-    assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
-    assert_eq!(shown(&test.context(&forked).await).len(), 6);
-    assert_eq!(test.context(&session).await.hash, before.hash);
+    assert_eq!(shown(&test.view(&forked).await)[2], "user shown: better");
+    assert_eq!(shown(&test.view(&forked).await).len(), 6);
+    assert_eq!(test.view(&session).await.hash, before.hash);
     app.messages().rewind(&session, "u1", None).await.expect("rewound");
-    assert_eq!(shown(&test.context(&forked).await).len(), 6, "nor the other way round");
+    assert_eq!(shown(&test.view(&forked).await).len(), 6, "nor the other way round");
     assert_eq!(test.findings().await, []);
 }
 
@@ -218,16 +218,16 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     let whole = test.append(&session, &turns(1, 9, 1_100)).await.revision;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let compacted = test.context(&session).await.hash;
+    let compacted = test.view(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
-    assert_eq!(test.context(&forked).await.hash, compacted);
+    assert_eq!(test.view(&forked).await.hash, compacted);
     test.app.compactions().undo(&forked, None).await.expect("undone");
-    assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
-    assert_eq!(test.context(&session).await.hash, compacted);
+    assert_eq!(test.view(&forked).await.hash, test.view_as_of(&session, whole).await.hash);
+    assert_eq!(test.view(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
     let earlier = fork(&test, &session, at(whole)).await;
     let begun = test.app.sessions().get(&earlier).await.expect("a session").session.fork.expect("a fork").1;
-    assert!(test.context_as_of(&earlier, begun).await.covered.is_none(), "before the compaction there was none");
+    assert!(test.view_as_of(&earlier, begun).await.covered.is_none(), "before the compaction there was none");
     test.settled().await;
     assert_eq!(test.findings().await, []);
 }
@@ -236,24 +236,24 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
 async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let test = TestApp::start().await;
     let session = prunable(&test).await;
-    let whole = test.context(&session).await.hash;
+    let whole = test.view(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let asked = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    let pruned = test.context(&session).await.hash;
+    let pruned = test.view(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let deeper = fork(&test, &forked, ForkPoint::default()).await;
-    assert_eq!(test.context(&deeper).await.hash, pruned);
+    assert_eq!(test.view(&deeper).await.hash, pruned);
     test.app.compactions().undo(&deeper, None).await.expect("undone");
-    assert_eq!(test.context(&deeper).await.hash, whole);
+    assert_eq!(test.view(&deeper).await.hash, whole);
     for other in [&session, &forked] {
-        assert_eq!(test.context(other).await.hash, pruned);
+        assert_eq!(test.view(other).await.hash, pruned);
     }
     // A prune after the fork point is not visible in the fork.
     let point = test.history(&session).await.last().expect("messages").revision;
     let before = fork(&test, &session, at(point)).await;
-    assert_eq!(test.context(&before).await.hash, whole);
+    assert_eq!(test.view(&before).await.hash, whole);
     assert_eq!(test.findings().await, []);
 }
 
@@ -305,8 +305,8 @@ async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
     test.app.sessions().update(&late, other(20_000)).await.expect("changed in the fork");
     for (id, context) in [(&session, 90_000), (&early, 50_000), (&of_fork, 50_000), (&late, 20_000)] {
         let info = test.app.sessions().get(id).await.expect("a session");
-        assert_eq!((info.session.window.context, test.context(id).await.window_tokens), (context, context));
-        assert_eq!(test.context_as_of(id, before).await.window_tokens, 50_000, "what is shared is as it was");
+        assert_eq!((info.session.window.context, test.view(id).await.window_tokens), (context, context));
+        assert_eq!(test.view_as_of(id, before).await.window_tokens, 50_000, "what is shared is as it was");
     }
     assert_eq!(test.findings().await, []);
 }

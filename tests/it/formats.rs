@@ -41,7 +41,7 @@ pub(crate) async fn content(test: &TestApp) -> String {
             }
         }
         for at in 0..=session.revision {
-            let view = test.context_as_of(&id, at).await;
+            let view = test.view_as_of(&id, at).await;
             let (_, hash) =
                 test.longhand.store().log().chain_hash(key(test, &id).await, Some(at)).await.expect("a hash");
             let (view, chain) = (short(view.hash), short(hash.unwrap_or_default()));

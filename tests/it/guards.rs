@@ -5,8 +5,8 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, ref
 use longhand::app::Reason;
 use longhand::app::admin::{CompactionCounter, Statistics};
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
-use longhand::app::context::{ContextRequest, OverflowAction};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::views::{OverflowAction, ViewRequest};
 use longhand::model::compaction::{CompactionKind, CompactionState, Failure, FailureReason, Level, Outcome, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, NewMessage};
@@ -18,7 +18,7 @@ const OVERHEAD: i64 = 5_600;
 
 /// A reply whose usage is the estimate of the view plus the overhead.
 async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewMessage {
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     let mut messages = conversation(&format!("{name} \"so be it\""));
     messages[0].finish = Some(Finish {
         reason: Some(FinishReason::Stop),
@@ -84,7 +84,7 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     let session = narrow(&test).await;
     for number in 1..=24 {
         turn(&test, &session, number, OVERHEAD).await;
-        assert!(test.context(&session).await.estimated_tokens < 1_500, "the rest stays small");
+        assert!(test.view(&session).await.estimated_tokens < 1_500, "the rest stays small");
     }
     let failed = failures(&test).await;
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
@@ -125,23 +125,23 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
     // No usage is reported; a summary is due at 5 000 tokens.
     test.append(&session, &turns(1, 6, 1_200)).await;
     test.settled().await;
-    let context = test.context(&session).await;
-    let (view, free) = (context.estimated_tokens, 5_000 - context.estimated_tokens);
-    assert_eq!((context.context_tokens, outcomes(&test).await.len()), (view, 0));
+    let shown = test.view(&session).await;
+    let (view, free) = (shown.estimated_tokens, 5_000 - shown.estimated_tokens);
+    assert_eq!((shown.context_tokens, outcomes(&test).await.len()), (view, 0));
     assert!(free > 1_000, "{view}");
 
     change(&test, &session, carrying(free - 1)).await;
-    assert_eq!(test.context(&session).await.context_tokens, 4_999);
+    assert_eq!(test.view(&session).await.context_tokens, 4_999);
     let context = test.app.sessions().get(&session).await.expect("the session").session.context;
     assert_eq!(context.expect("known").tokens, 4_999);
     assert_eq!(outcomes(&test).await, []);
     // A caller's own window has its own overhead.
-    let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
+    let request = ViewRequest { window: Some(window(6_000, 1_000)), ..ViewRequest::default() };
     assert_eq!(test.app.views().get(&session, request).await.expect("a view").context_tokens, view);
     // A reply's usage includes everything that was sent, so that nothing is added.
     let reply = reply(&test, &session, "told", 0).await;
     test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
-    assert_eq!(test.context(&session).await.context_tokens, view + 5);
+    assert_eq!(test.view(&session).await.context_tokens, view + 5);
 
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let overhead = free + 10;
@@ -150,8 +150,8 @@ async fn a_clients_overhead_is_added_to_estimates_alone() {
     test.settled().await;
     let after = outcomes(&test).await;
     assert_eq!(after.len(), 1, "it is reduced before it is too large");
-    let context = test.context(&session).await;
-    assert_eq!(context.context_tokens, context.estimated_tokens + overhead);
+    let view = test.view(&session).await;
+    assert_eq!(view.context_tokens, view.estimated_tokens + overhead);
     assert_eq!(test.findings().await, []);
 }
 
@@ -168,11 +168,11 @@ async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
     assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
     assert_eq!(guards(&test, &session).await.overhead_tokens, Some(6_000));
     assert_eq!(summaries(&test).await, 0);
-    assert!(test.context(&session).await.estimated_tokens < 1_500, "the rest is small");
+    assert!(test.view(&session).await.estimated_tokens < 1_500, "the rest is small");
     // With a smaller overhead everything fits.
     change(&test, &session, carrying(100)).await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
-    assert!(test.context(&session).await.fits);
+    assert!(test.view(&session).await.fits);
     for negative in [-1, i64::MAX] {
         let refused = test.app.sessions().update(&session, carrying(negative)).await;
         let error = refused.expect_err("no count of tokens");
@@ -227,7 +227,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     test.append(&session, &turns(16, 24, 800)).await;
     test.settled().await;
     let before = summaries(&test).await;
-    let by_hand = NewCompaction::of(CompactionKind::Summary);
+    let by_hand = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&session, by_hand).await.expect("it is not held");
     test.settled().await;
     assert_eq!(summaries(&test).await, before + 1);
@@ -264,10 +264,10 @@ async fn pins_that_are_estimated_above_the_usage_are_reported_once() {
     let test = TestApp::start().await;
     let session = pinned(&test, 3_000).await;
     // Pins of some 6 000 tokens by the estimate, and 5 200 by the provider's count.
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert!(view.estimated_tokens > 5_200, "{}", view.estimated_tokens);
     for number in 5..=8 {
-        turn(&test, &session, number, 5_200 - test.context(&session).await.estimated_tokens).await;
+        turn(&test, &session, number, 5_200 - test.view(&session).await.estimated_tokens).await;
     }
     let failed = failures(&test).await;
     let reports = failed.iter().filter(|failure| failure.reason == FailureReason::FixedOverhead);
@@ -475,7 +475,7 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     let appended = test.app.messages().append(&session, vec![reply], None, None).await.expect("appended");
     assert!(!appended.context.due);
     // … a view over its window, another window, a change of history, …
-    let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
+    let wait = ViewRequest { action: OverflowAction::Wait, ..ViewRequest::default() };
     assert!(!test.app.views().get(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
     test.app.messages().pin(&session, "u1").await.expect("pinned");
@@ -485,7 +485,7 @@ async fn a_policy_can_switch_automatic_compactions_off() {
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    let by_hand = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await;
+    let by_hand = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await;
     by_hand.expect("whoever asks gets it");
 }
 

@@ -69,7 +69,7 @@ impl Setup {
         let ended = self.test.app.compactions().get(&compaction.to_string()).await.expect("it is listed");
         assert_eq!(ended.state, CompactionState::Failed);
         assert!(self.script.asked().is_empty(), "nobody was asked for a summary");
-        assert!(self.test.context(&self.session).await.covered.is_none());
+        assert!(self.test.view(&self.session).await.covered.is_none());
         failure
     }
 }
@@ -230,7 +230,7 @@ async fn a_program_vetoes_that_the_model_is_asked_to_go_on() {
         test.append(&session, "u9 1100c\na9 1100c call=c9").await;
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         let added = view.messages.iter().any(|message| message.kind == ViewKind::Added);
         assert_eq!(added, expected, "{text}");
     }
@@ -379,7 +379,7 @@ echo "{\"messages\": [{\"role\": \"user\", \"parts\": [{\"text\": \"the key was 
         &format!("u1 \"The key is hunter2.\"\na1 \"{words}\"\nu2 \"Print the tide tables.\"\na2 \"On.\""),
     )
     .await;
-    let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "a2".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(&session, wanted).await.expect("asked");
     test.settled().await;
     assert!(read(&summarizer.asked()[0])[0].contains("the key was taken out here"));

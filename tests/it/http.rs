@@ -23,7 +23,7 @@ struct Served {
     health: tonic_health::server::HealthReporter,
 }
 
-fn router(routes: longhand::grpc::Guarded) -> axum::Router {
+fn router(routes: longhand::grpc::GuardedServices) -> axum::Router {
     let guard = routes.clone();
     longhand::http::router(routes, move |path, head| guard.check(path, head))
 }

@@ -12,7 +12,7 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     let mut watch = test.watch().await;
     test.app
         .compactions()
-        .start(&session, NewCompaction::of(CompactionKind::Prune))
+        .start(&session, NewCompaction::of_kind(CompactionKind::Prune))
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;

@@ -70,7 +70,7 @@ fn a_line_that_no_message_holds_is_kept_and_the_import_goes_on() {
     for line in [4, 5] {
         assert!(pieces(&records, line) == lines[line as usize - 1], "line {line} is not kept whole");
     }
-    let view = daemon.text(&["context", &session]);
+    let view = daemon.text(&["view", &session]);
     assert!(view.contains("and then?") && view.contains("are more than a message may have"), "{}", &view[..2_000]);
     assert!(daemon.run(&["audit", "verify"]).status.success());
 }
@@ -149,7 +149,7 @@ fn agent_text_with_the_user_role_is_no_request_and_no_title() {
         })
         .collect();
     assert_eq!(notes, [("a", true), ("b", false), ("c", true), ("d", false), ("f", true)]);
-    let view = daemon.text(&["context", session["sessionId"].as_str().expect("an id")]);
+    let view = daemon.text(&["view", session["sessionId"].as_str().expect("an id")]);
     assert!(view.contains("How to read a file"), "a model reads them all the same: {view}");
 }
 
@@ -389,7 +389,7 @@ fn a_transcript_with_every_kind_of_damage_has_each_whole_message_once() {
     assert_eq!((&report["messages"], report["sessions"].as_array().map(Vec::len)), (&json!(5), Some(1)), "{report}");
     assert!(report["problems"].as_i64().is_some_and(|problems| problems >= 4), "{notes}");
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
-    let view = daemon.text(&["context", &session]);
+    let view = daemon.text(&["view", &session]);
     let mut behind = 0;
     for words in ["first words", "second words", "third words", "fourth words", "fifth words"] {
         assert_eq!(view.matches(words).count(), 1, "{words}: {view}");

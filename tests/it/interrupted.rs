@@ -7,13 +7,13 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, fil
 use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler;
-use longhand::summarizer::{Error, Filter, Observer, Refused, Summarizer};
+use longhand::summarizer::{Error, Filter, Observer, Summarizer, TaskRefusal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -80,12 +80,13 @@ async fn due(test: &TestApp) -> String {
 }
 
 async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
 async fn pending(test: &TestApp, session: &str) -> String {
-    test.context(session).await.pending.expect("a compaction").to_string()
+    test.view(session).await.pending.expect("a compaction").to_string()
 }
 
 async fn state(test: &TestApp, compaction: &str) -> CompactionState {
@@ -150,12 +151,12 @@ async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
     let compaction = leased.task.compaction;
     test.app.compactions().cancel(&compaction.to_string()).await.expect("cancelled");
     let withdrawn = async {
-        while tasks.leased(compaction, leased.token).is_ok() {
+        while tasks.leased_task(compaction, leased.token).is_ok() {
             tokio::task::yield_now().await;
         }
     };
     before_a_beat("the end of the task", withdrawn).await;
-    assert_eq!(tasks.leased(compaction, leased.token).err(), Some(Refused::NotFound));
+    assert_eq!(tasks.leased_task(compaction, leased.token).err(), Some(TaskRefusal::NotFound));
     ask(&test, &session, "once more").await;
     before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600), async |_| true)).await;
 }
@@ -211,7 +212,7 @@ async fn a_restored_session_is_checked_again() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_eq!(kinds_behind(&test, &session, restored.revision).await[0], EventKind::CompactionStarted);
-    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
     assert_eq!(test.findings().await, []);
 }
 
@@ -230,7 +231,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
     assert_eq!(test.longhand.store().jobs().due_sessions(9).await.expect("read").len(), 0);
     assert_eq!(test.revision(&session).await, receipt.revision);
-    assert_eq!(test.context(&session).await.pending, None);
+    assert_eq!(test.view(&session).await.pending, None);
 }
 
 /// A session with an active compaction and another one that runs.
@@ -259,7 +260,7 @@ async fn an_undo_ends_the_compaction_that_runs() {
     ask(&test, &session, "by hand").await;
     before_a_beat("the next compaction", script.held()).await;
     test.app.compactions().undo(&session, None).await.expect_err("nothing is left to undo");
-    assert!(test.context(&session).await.pending.is_some(), "what could not be undone ended nothing");
+    assert!(test.view(&session).await.pending.is_some(), "what could not be undone ended nothing");
     assert_eq!(test.findings().await, []);
 }
 
@@ -279,7 +280,7 @@ async fn a_redo_that_ends_the_compaction_that_runs_is_answered_also_when_it_is_a
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionRedone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
-    assert!(matches!(&redone, Reversed::Compaction(compaction) if compaction.undone_revision.is_none()));
+    assert!(matches!(&redone, ReversedChange::Compaction(compaction) if compaction.undone_revision.is_none()));
     let again = test.once("redo", "r").compactions().redo(&session, None).await.expect("answered again");
     assert_eq!(again, (redone, receipt));
     assert_eq!(test.findings().await, []);

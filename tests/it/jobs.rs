@@ -38,7 +38,8 @@ async fn cross(test: &TestApp, session: &str) {
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.app.compactions().start(session, wanted).await.expect("there is something to compact").answer.0
 }
 
@@ -118,7 +119,7 @@ async fn sessions_are_checked_while_all_workers_are_busy() {
     let session = small(&test).await;
     cross(&test, &session).await;
     waiting(&test, (1, 2)).await;
-    assert!(test.context(&session).await.pending.is_some());
+    assert!(test.view(&session).await.pending.is_some());
 }
 
 /// A summarizer that requests a delay of one hour `delays` times, then answers.
@@ -201,8 +202,8 @@ async fn a_delay_ends_when_the_view_exceeds_its_window() {
     let (session, mut watch, _) = waiting_for_retry(&test).await;
     test.append(&session, "u90 \"this fits\"").await;
     assert_eq!(test.number(WAITING_FOR_RETRY), 1, "the provider is left alone as long as the session can go on");
-    let context = test.context(&session).await;
-    let free = context.window_tokens - context.context_tokens;
+    let view = test.view(&session).await;
+    let free = view.window_tokens - view.context_tokens;
     test.append(&session, &format!("a90 {}c", 4 * free)).await;
     let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
@@ -213,7 +214,7 @@ async fn a_delay_ends_when_the_view_exceeds_its_window() {
         (1, 1)
     );
     test.settled().await;
-    assert!(test.context(&session).await.fits);
+    assert!(test.view(&session).await.fits);
 }
 
 #[tokio::test]
@@ -224,13 +225,13 @@ async fn no_delay_begins_when_the_view_has_exceeded_its_window_meanwhile() {
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
     watch.wait_for(EventKind::CompactionStarted).await;
-    let context = test.context(&session).await;
-    test.append(&session, &format!("u90 {}c", 4 * (context.window_tokens - context.context_tokens))).await;
+    let view = test.view(&session).await;
+    test.append(&session, &format!("u90 {}c", 4 * (view.window_tokens - view.context_tokens))).await;
     delaying.gate.close();
     watch.wait_for(EventKind::CompactionRetried).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    assert!(test.context(&session).await.fits);
+    assert!(test.view(&session).await.fits);
 }
 
 #[tokio::test]
@@ -297,7 +298,7 @@ async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_du
     script.release();
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
-    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert!(shown(&test.view(&session).await).contains(&"assistant summary: s2".to_owned()));
     let read = &script.asked()[1].messages;
     assert!(read.iter().any(|source| words_of(&source.message).starts_with("better")), "with what was edited");
 }
@@ -313,7 +314,7 @@ async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
     script.release();
     superseded(&test, &mut watch).await;
     test.settled().await;
-    let lines = shown(&test.context(&session).await);
+    let lines = shown(&test.view(&session).await);
     assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "{lines:?}");
     assert!(lines.contains(&"assistant summary: brought along".to_owned()), "{lines:?}");
 }
@@ -334,8 +335,8 @@ async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
 
 /// True if a view shows an image.
 async fn shows_an_image(test: &TestApp, session: &str) -> bool {
-    let context = test.context(session).await;
-    let mut parts = context.messages.iter().flat_map(|message| &message.parts);
+    let view = test.view(session).await;
+    let mut parts = view.messages.iter().flat_map(|message| &message.parts);
     parts.any(|part| matches!(*part.body, PartBody::Media(_)))
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::Daemon;
 use crate::support::{TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
-use longhand::app::append::{AppendRequest, Appended, EditRequest, NewDraftText};
+use longhand::app::append::{AppendAnswer, AppendRequest, EditRequest, NewDraftText};
 use longhand::app::compactions::NewSummary;
 use longhand::app::erase::{EraseRequest, EraseTarget, part_target};
 use longhand::app::sessions::NewSession;
@@ -25,7 +25,7 @@ async fn erase_message(test: &TestApp, session: &str, id: &str) {
     erase(test, session, EraseTarget::Messages(vec![id.to_owned()])).await;
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> Appended {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>, keep_erased: bool) -> AppendAnswer {
     let request = AppendRequest { messages, keep_erased, ..AppendRequest::default() };
     test.app.messages().append_with(session, request).await.expect("appended").answer
 }
@@ -103,7 +103,7 @@ async fn content_that_was_erased_comes_again_without_itself() {
     assert_eq!(without_answers(&again_left), without_answers(&left), "it is what the erasures left");
     let erased: Vec<_> = [0, 2, 3, 4, 5].iter().map(|at| again.ids[*at]).collect();
     assert_eq!((again.existed_count, again.erased), (0, erased));
-    assert_eq!(shown(&test.context(&second).await), shown(&test.context(&first).await));
+    assert_eq!(shown(&test.view(&second).await), shown(&test.view(&first).await));
     let repeated = append(&test, &second, all_kinds(), true).await;
     assert_eq!((repeated.existed_count, repeated.erased.len()), (6, 5));
 
@@ -187,13 +187,13 @@ async fn a_part_of_an_edit_that_was_erased_alone_comes_again_without_itself() {
     test.app.messages().edit_with(&first, edit("u1", true)).await.expect("edited");
     let edited = test.history(&first).await.pop().expect("the edit");
     erase(&test, &first, part_target(&edited.parts[1].id.to_string()).expect("an id")).await;
-    let left = shown(&test.context(&first).await);
+    let left = shown(&test.view(&first).await);
 
     let second = new().await;
     assert_eq!(erased_parts(&test.history(&second).await), [vec![false; 2], vec![false]], "the original has it still");
     let receipt = test.app.messages().edit_with(&second, edit("u1", true)).await.expect("edited");
     assert_eq!((last(&second).await, receipt.answer.erased), ((vec![false, true], true), receipt.answer.ids));
-    assert_eq!(shown(&test.context(&second).await), left, "it is what the erasure left");
+    assert_eq!(shown(&test.view(&second).await), left, "it is what the erasure left");
     // An edit of an edit is one of the original.
     let edits = test.history(&second).await.pop().expect("the edit").id.to_string();
     let again = EditRequest { message: &edits, ..edit("", true) };
@@ -315,7 +315,7 @@ fn an_import_brings_back_an_erased_part_of_an_edit_only_with_again() {
         let ids = sessions.map(|session| session["session_id"].as_str().expect("an id").to_owned());
         ids.into_iter().find(|id| daemon.text(&["show", id, "--records"]).contains("and then?")).expect("the branch")
     };
-    let view = |session: &str| daemon.text(&["context", session]);
+    let view = |session: &str| daemon.text(&["view", session]);
 
     let first = session(&import(&[]));
     assert!(view(&first).contains("with hush"), "{}", view(&first));

@@ -6,8 +6,8 @@ use self::checks::{accounted, each_started_compaction_ends_once, statuses_agree}
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
 use longhand::app::append::{AppendRequest, OpenPart, RewindTo};
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
-use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::{OverflowAction, ServedView, ViewRequest};
 use longhand::app::{Error, Reason};
 use longhand::fold::guards::{self, GuardInput, Guards};
 use longhand::fold::{Fold, FoldInput};
@@ -15,7 +15,7 @@ use longhand::loaded;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, RevisionRange};
 use longhand::model::ids::{CompactionId, MessageId};
-use longhand::model::layout::{Covered, Omitted};
+use longhand::model::layout::{CoveredHistory, OmittedHistory};
 use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
@@ -163,25 +163,25 @@ struct Answer {
     context_tokens: i64,
     window_tokens: i64,
     fits: bool,
-    covered: Option<Covered>,
-    omitted: Vec<Omitted>,
+    covered: Option<CoveredHistory>,
+    omitted: Vec<OmittedHistory>,
     omitted_by: Vec<Option<CompactionId>>,
     empty: Vec<RevisionRange>,
 }
 
-impl From<Context> for Answer {
-    fn from(context: Context) -> Self {
+impl From<ServedView> for Answer {
+    fn from(view: ServedView) -> Self {
         Self {
-            hash: context.hash,
-            messages: context.messages,
-            estimated_tokens: context.estimated_tokens,
-            context_tokens: context.context_tokens,
-            window_tokens: context.window_tokens,
-            fits: context.fits,
-            covered: context.covered,
-            omitted: context.omitted,
-            omitted_by: context.omitted_by,
-            empty: context.empty,
+            hash: view.hash,
+            messages: view.messages,
+            estimated_tokens: view.estimated_tokens,
+            context_tokens: view.context_tokens,
+            window_tokens: view.window_tokens,
+            fits: view.fits,
+            covered: view.covered,
+            omitted: view.omitted,
+            omitted_by: view.omitted_by,
+            empty: view.empty,
         }
     }
 }
@@ -480,7 +480,7 @@ impl Fixture {
                 let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
                 let edited = app.messages().edit(&id, &target.to_string(), &[], None).await?;
                 assert!(edited.ids.is_empty(), "nothing stands in its place");
-                let view = self.test.context(&id).await;
+                let view = self.test.view(&id).await;
                 let shown = view.messages.iter().any(|message| message.source == Some(target));
                 assert!(!shown, "{target} is shown although it was taken out");
             }
@@ -508,14 +508,14 @@ impl Fixture {
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.compactions().start(&id, NewCompaction::of(kind)).await?;
+                app.compactions().start(&id, NewCompaction::of_kind(kind)).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
                 let wanted = NewCompaction {
                     head_start: name(self.chosen(at, head)),
                     tail_start: name(self.chosen(at, tail)),
-                    ..NewCompaction::of(CompactionKind::Summary)
+                    ..NewCompaction::of_kind(CompactionKind::Summary)
                 };
                 match app.compactions().start(&id, wanted).await {
                     // Not every policy summarizes.
@@ -625,15 +625,12 @@ impl Fixture {
     /// Reads the view, as an agent would, and checks the laws.
     async fn read_view(&mut self, at: usize) {
         let session = &mut self.sessions[at];
-        let view = self.test.context(&session.id).await;
+        let view = self.test.view(&session.id).await;
         accounted(session, &view);
         statuses_agree(&self.test, &session.id, view.revision, &view.clone().into()).await;
-        let request = ContextRequest {
-            window: Some(window(700, 100)),
-            action: OverflowAction::Shorten,
-            ..ContextRequest::default()
-        };
-        let shorter = self.test.app.views().get(&session.id, request).await.expect("a context");
+        let request =
+            ViewRequest { window: Some(window(700, 100)), action: OverflowAction::Shorten, ..ViewRequest::default() };
+        let shorter = self.test.app.views().get(&session.id, request).await.expect("a view");
         accounted(session, &shorter);
         let given =
             GivenView { revision: view.revision, hash: view.hash, window: window(3_000, 500), shortened: false };
@@ -650,7 +647,7 @@ impl Fixture {
                 written.check(found);
             }
             for (at, answer) in &session.views {
-                let again = self.test.context_as_of(&session.id, *at).await;
+                let again = self.test.view_as_of(&session.id, *at).await;
                 assert_eq!(Answer::from(again), *answer, "the view at {at}");
                 statuses_agree(&self.test, &session.id, *at, answer).await;
                 let then: Vec<_> = session.written.iter().filter(|written| written.revision <= *at).collect();

@@ -20,7 +20,7 @@ mod client_id_prefix;
 mod clocks;
 mod compaction;
 mod console;
-mod context;
+mod views;
 mod continuation;
 mod contradictions;
 mod cost;

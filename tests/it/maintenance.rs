@@ -106,7 +106,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
     append(&test, &session, turns("bash", 81, 81)).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    let shown = test.context(&session).await.messages.len();
+    let shown = test.view(&session).await.messages.len();
     assert!(shown <= 320, "{shown} messages are left");
 
     // A text that repeats its arguments is sufficient on its own.
@@ -115,7 +115,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
     messages[0].parts[0].body = PartBody::Text(text.clone()).into();
     append(&test, &session, messages).await;
     watch.wait_for(EventKind::Compacted).await;
-    let last = test.context(&session).await.messages.pop().expect("a message");
+    let last = test.view(&session).await.messages.pop().expect("a message");
     assert_eq!(*last.parts[0].body, PartBody::Text("{\"tool_execution\": {\"result\": 2}}".to_owned()));
 }
 
@@ -167,7 +167,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     };
     test.app.sessions().update(&session, change).await.expect("another policy");
     test.settled().await;
-    let wanted = NewCompaction::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
@@ -192,7 +192,7 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     test.app.content().erase(&session, erase).await.expect("erased");
     test.settled().await;
     let at = test.revision(&session).await;
-    let estimate = async || test.context_as_of(&session, at).await.estimated_tokens;
+    let estimate = async || test.view_as_of(&session, at).await.estimated_tokens;
     let erased = estimate().await;
     // A decision that read the message before keeps what it counted behind the erasure: 9999 tokens.
     let late = format!(
@@ -224,7 +224,7 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
         let first = round * 10 + 1;
         append(&test, &session, turns("read_file", first, first + 9)).await;
         // A worker prunes meanwhile.
-        let wanted = NewCompaction::of(CompactionKind::Prune);
+        let wanted = NewCompaction::of_kind(CompactionKind::Prune);
         test.app.compactions().start(&session, wanted).await.expect("there are outputs to clear");
         for turn in first + 2..first + 6 {
             let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));

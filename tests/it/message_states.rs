@@ -63,13 +63,16 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"").await;
     let active = of([("u1", Active), ("a1", Active), ("u2", Active), ("a2", Active)]);
     assert_eq!(states(&test, &session, None).await, active);
-    assert_eq!(status(&test, &session, "u1").await, MessageStatus::of(Active));
+    assert_eq!(status(&test, &session, "u1").await, MessageStatus::from_state(Active));
     let before = test.revision(&session).await;
 
     let edit = app.messages().edit(&session, "a1", &[text("dos")], None).await.expect("edited");
     let replacement = MessageId(edit.ids[0]);
-    let expected =
-        MessageStatus { by_revision: Some(edit.revision), by_message: Some(replacement), ..MessageStatus::of(Edited) };
+    let expected = MessageStatus {
+        by_revision: Some(edit.revision),
+        by_message: Some(replacement),
+        ..MessageStatus::from_state(Edited)
+    };
     assert_eq!(status(&test, &session, "a1").await, expected);
     let again = app.messages().edit(&session, "a1", &[text("deux")], None).await.expect("edited again");
     let newest = MessageId(again.ids[0]);
@@ -78,7 +81,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
         assert_eq!((status.state, status.by_message, status.by_revision), (Edited, Some(newest), Some(again.revision)));
     }
     let removal = app.messages().edit(&session, "u2", &[], None).await.expect("removed").revision;
-    let removed = MessageStatus { by_revision: Some(removal), ..MessageStatus::of(Removed) };
+    let removed = MessageStatus { by_revision: Some(removal), ..MessageStatus::from_state(Removed) };
     assert_eq!(status(&test, &session, "u2").await, removed);
     let rewind = AppendRequest {
         messages: conversation("u3 \"five\""),
@@ -97,7 +100,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
         ("u3", Active),
     ]);
     assert_eq!(states(&test, &session, None).await, now);
-    let left = MessageStatus { by_revision: Some(rewound), ..MessageStatus::of(Rewound) };
+    let left = MessageStatus { by_revision: Some(rewound), ..MessageStatus::from_state(Rewound) };
     assert_eq!(status(&test, &session, "a2").await, left);
     assert_eq!(states(&test, &session, Some(before)).await, active, "a list of a revision has its states");
 
@@ -119,7 +122,7 @@ async fn rewinds_and_edits_say_which_mark_and_which_message() {
         ("u3", Active),
     ]);
     assert_eq!(states(&test, &fork, None).await, expected);
-    let taken_back = MessageStatus { by_revision: Some(undone), ..MessageStatus::of(Undone) };
+    let taken_back = MessageStatus { by_revision: Some(undone), ..MessageStatus::from_state(Undone) };
     assert_eq!(status(&test, &fork, &newest.to_string()).await, taken_back);
     assert_eq!(states(&test, &session, None).await, now, "the source is as it was");
     let test = test.restart().await;
@@ -145,13 +148,13 @@ async fn a_summary_covers_all_but_pinned_messages() {
     let edit = all.iter().find(|(message, _)| message.kind == MessageKind::Edit).expect("an edit");
     assert_eq!(edit.1.state, Covered);
     assert_eq!((edit.1.by_message, edit.1.by_compaction), (Some(summary), Some(compaction.id)));
-    let covered = test.context(&session).await.covered.expect("a summary");
+    let covered = test.view(&session).await.covered.expect("a summary");
     assert_eq!(edit.1.by_revision, Some(covered.mark));
-    let pinned = MessageStatus { is_pinned: true, ..MessageStatus::of(Active) };
+    let pinned = MessageStatus { is_pinned: true, ..MessageStatus::from_state(Active) };
     assert_eq!(status(&test, &session, "u1").await, pinned, "it is shown, and covered as well");
     let edited = status(&test, &session, "a1").await;
     assert_eq!((edited.state, edited.by_message), (Edited, Some(edit.0.id)), "what replaced it is covered");
-    assert_eq!(status(&test, &session, "u2").await, MessageStatus::of(Active));
+    assert_eq!(status(&test, &session, "u2").await, MessageStatus::from_state(Active));
     supply("more", "u3").await;
     let summaries = async || {
         let all = listed(&test, &session, None).await.into_iter();
@@ -179,7 +182,7 @@ async fn what_a_compaction_leaves_out_names_the_compaction() {
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.app.compactions().report_overflow(&session, overflow).await.expect("taken");
     test.settled().await;
-    let omitted = test.context(&session).await;
+    let omitted = test.view(&session).await;
     let (omitted, by) = (&omitted.omitted[0], omitted.omitted_by[0]);
     let status = status(&test, &session, "a1").await;
     assert_eq!(status.state, MessageState::Omitted);
@@ -232,7 +235,11 @@ async fn a_record_says_whether_it_is_the_newest_version() {
     let inherited = status(&test, &fork, &MessageId(first.ids[0]).to_string()).await;
     assert_eq!((inherited.state, inherited.by_message), (Superseded, Some(MessageId(own.ids[0]))));
     test.app.messages().rewind(&session, RewindTo::Start, None).await.expect("rewound");
-    assert_eq!(status(&test, &session, "todo").await, MessageStatus::of(Record), "rewinds do not concern records");
+    assert_eq!(
+        status(&test, &session, "todo").await,
+        MessageStatus::from_state(Record),
+        "rewinds do not concern records"
+    );
 }
 
 #[tokio::test]
@@ -313,7 +320,7 @@ async fn messages_stay_readable_when_their_statuses_are_not() {
     test.append(&session, "u1 \"one\"\na1 \"two\"\nr1 \"entry\"").await;
     test.app.messages().edit(&session, "a1", &[], None).await.expect("removed");
     let folder = test.stop().await;
-    let unknown = MessageStatus::of(MessageState::Unknown);
+    let unknown = MessageStatus::from_state(MessageState::Unknown);
     for sql in ["update layout set body = x'00'", "update mark set body = x'00'"] {
         let test = TestApp::altered(folder.path(), sql).await;
         let all = listed(&test, &session, None).await;

@@ -13,11 +13,11 @@ use longhand::app::access_tokens::NewAccessToken;
 use longhand::app::append::NewDraftText;
 use longhand::app::approvals::{Choice, Question};
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::ContextRequest;
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::NewSession;
+use longhand::app::views::ViewRequest;
 use longhand::daemon::offline::{self, Migrated, MigrationProgress, Place};
 use longhand::model::access::Scope;
 use longhand::model::draft::DraftKind;
@@ -33,20 +33,20 @@ use tempfile::TempDir;
 const RETRIEVAL: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
 
-fn files(directory: &Path) -> Place {
-    Place::Directory(directory.to_owned())
+fn files(directory: &Path) -> StorePlace {
+    StorePlace::Directory(directory.to_owned())
 }
 
-fn shard(server: &Server, name: &str) -> Place {
-    Place::Shard(Arc::new(Shard::new(&server.url(), name).expect("a shard")))
+fn shard(server: &Server, name: &str) -> StorePlace {
+    StorePlace::Shard(Arc::new(Shard::new(&server.url(), name).expect("a shard")))
 }
 
 /// The first shard of a database, which a daemon serves.
-fn of_daemons(server: &Server, database: &str) -> Place {
-    Place::Shard(Arc::new(Shard::new(&server.database(database), "s1").expect("a shard")))
+fn of_daemons(server: &Server, database: &str) -> StorePlace {
+    StorePlace::Shard(Arc::new(Shard::new(&server.database(database), "s1").expect("a shard")))
 }
 
-async fn migrate(from: &Place, to: &Place) -> Result<Migrated, String> {
+async fn migrate(from: &StorePlace, to: &StorePlace) -> Result<MigratedStore, String> {
     offline::migrate(from, to, &|_| {}).await.map_err(|error| error.to_string())
 }
 
@@ -86,14 +86,14 @@ async fn full() -> Full {
     let summary = NewSummary { text: "We talked.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
     test.append("retrieval", "u6 \"Where is the deploy key?\"").await;
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("vault seven"));
     let target = EraseTarget::Messages(vec!["u2".to_owned()]);
     let erase = EraseRequest { target, reason: "a test".to_owned(), dry_run: false, expected_revision: None };
     erase_at_once(&test.app, "retrieval", erase).await;
     // The summary went with what it was made of.
     let summary = NewSummary { text: "We met.".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary("retrieval", summary).await.expect("supplied");
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("vault seven"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("vault seven"));
     // What is under way.
     test.app.sessions().add_label("main", "kept".to_owned()).await.expect("labelled");
     test.append("main", "a71 \"be\" open").await;
@@ -101,7 +101,7 @@ async fn full() -> Full {
     let words = NewDraftText { part: None, client_id: None, kind: DraftKind::Text, offset: 0, delta };
     test.app.messages().append_draft("main", "a71", words).await.expect("drafted");
     test.by("ada").runs().acquire("main", Some(Duration::from_secs(600)), false).await.expect("a run");
-    test.app.prompts().submit("main", NewPrompt::of(vec![text("wait \0 here")])).await.expect("it waits");
+    test.app.prompts().submit("main", NewPrompt::from_parts(vec![text("wait \0 here")])).await.expect("it waits");
     let choices = vec![Choice { id: "yes".to_owned(), label: String::new() }];
     let question = Question { text: "May I?".to_owned(), choices, ..Question::default() };
     test.app.approvals().request("main", question).await.expect("asked");
@@ -236,7 +236,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     let directory = full.directory.path();
     let test = open(&full.directory).await;
     let (before, once) = (read(&test).await, append_once(&test).await);
-    let token = test.context("main").await.token;
+    let token = test.view("main").await.token;
     let id = test.app.daemon().info().await.expect("the state").store_id;
     test.stop().await;
 
@@ -247,7 +247,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(test.app.daemon().info().await.expect("the state").store_id, id, "the same store");
     assert_eq!(read(&test).await, before);
     assert_eq!(append_once(&test).await, once, "the answer of a repeated request");
-    assert_eq!(test.context("main").await.token, token);
+    assert_eq!(test.view("main").await.token, token);
     test.longhand.load_access_tokens("of the owner").await.expect("the tokens are read");
     let proof = Credentials::Secret(&full.secret, std::net::Ipv4Addr::LOCALHOST.into());
     assert_eq!(&*test.longhand.entrance().authenticate(proof).expect("it is known").principal, "guest");
@@ -259,7 +259,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
         stream.frame().await;
     }
     assert_eq!(stream.log[0].seq, full.head + 1);
-    assert!(format!("{:?}", test.context("retrieval").await.messages).contains("in the shard"));
+    assert!(format!("{:?}", test.view("retrieval").await.messages).contains("in the shard"));
     let (before, cursor) = (read(&test).await, cursor(&test).await);
     drop(stream);
     test.stop().await;
@@ -274,7 +274,7 @@ async fn a_store_goes_into_a_shard_and_back_and_its_clients_go_on() {
     assert_eq!(append_once(&test).await, once);
     let after = SubscribeRequest { start: Start::After(cursor), ..SubscribeRequest::default() };
     test.app.events().subscribe(after).await.map(drop).expect("the cursor is known");
-    assert_eq!(test.app.views().get("main", ContextRequest::default()).await.expect("a view").token, token);
+    assert_eq!(test.app.views().get("main", ViewRequest::default()).await.expect("a view").token, token);
     test.stop().await;
     let again = migrate(&files(directory), &shard(server, "clients_c")).await.expect_err("a place is taken");
     assert!(

@@ -3,8 +3,8 @@
 use crate::cli::Daemon;
 use crate::support::{TestApp, conversation, window};
 use longhand::app::compactions::Overflow;
-use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::views::ViewRequest;
 use longhand::model::message::{FinishReason, NewFinish, NewMessage};
 use longhand::model::usage::{ModelWindow, Usage, WindowSource};
 
@@ -38,7 +38,7 @@ async fn the_name_of_a_model_is_enough_for_a_window() {
     // What a client says counts first, and a call may name another model.
     let own = ModelWindow { model: SONNET.to_owned(), ..window(50_000, 2_000) };
     assert_eq!(change(&test, &session, own.clone()).await, own);
-    let request = ContextRequest { window: Some(of_model("gpt-4o")), ..ContextRequest::default() };
+    let request = ViewRequest { window: Some(of_model("gpt-4o")), ..ViewRequest::default() };
     assert_eq!(test.app.views().get(&session, request).await.expect("a view").window_tokens, 128_000);
     assert_eq!(of_session(&test, &session).await, own);
     assert_eq!(change(&test, &session, of_model(SONNET)).await, known);

@@ -39,13 +39,13 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let (open, drafts, _) = test.app.messages().get(&session, "a1").await.expect("the message");
     assert_eq!((open.sealed_revision, open.parts.len()), (None, 0));
     assert_eq!(drafts, [written(part, "grüß dich")]);
-    assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
+    assert_eq!(shown(&test.view(&session).await), ["user shown: hello"], "no view shows a draft");
 
     let close = vec![OpenPart::draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
     let closed = test.app.messages().append_parts(&session, "a1", close).await.expect("closed");
     assert_eq!(PartId(closed.ids[0]), part, "a draft keeps its id");
     assert_eq!(
-        shown(&test.context(&session).await),
+        shown(&test.view(&session).await),
         [
             "user shown: hello",
             "assistant shown: grüß dich call c1",
@@ -370,7 +370,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     assert_eq!(words_of(&history[1]), "firstsecond half");
     assert_eq!(history[1].parts[1].id, part);
     assert_eq!(test.number("select count(*) from draft"), 0);
-    let shown = test.context(&session).await.messages;
+    let shown = test.view(&session).await.messages;
     let closed: Vec<&PartBody> = shown[1].parts.iter().map(|part| &*part.body).collect();
     assert_eq!(closed.iter().filter_map(|body| body_text(body)).collect::<Vec<_>>(), ["first", "second half"]);
     assert_eq!(test.findings().await, []);
@@ -458,7 +458,7 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         }
         test.append(&session, "t1 result=c1:done").await;
         let view = ["user shown: go", "assistant shown: call c1 half a w", "tool shown: result c1 done"];
-        assert_eq!(shown(&test.context(&session).await), view);
+        assert_eq!(shown(&test.view(&session).await), view);
         assert_eq!(test.number("select count(*) from open_message"), 0);
         assert_eq!(test.findings().await, []);
     }
@@ -483,7 +483,7 @@ async fn every_write_to_a_message_keeps_it_open() {
     assert!(is_open(&test, &session).await);
     // Writes to other messages, and reads, do not count.
     test.append(&session, "u2 \"and?\"").await;
-    test.context(&session).await;
+    test.view(&session).await;
     pass(&test, SECOND_MS).await;
     assert!(!is_open(&test, &session).await);
 }

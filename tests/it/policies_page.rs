@@ -15,7 +15,7 @@ fn the_examples_are_valid() {
     let page = page();
     let (_, behind) = page.split_once("```json\n").expect("an example");
     let (whole, _) = behind.split_once("```").expect("its end");
-    let policy = presets::read(whole).expect("a policy");
+    let policy = presets::read_policy(whole).expect("a policy");
     assert_eq!(validate(&policy), []);
     assert!(policy.micro.is_some() && policy.auto.is_some());
     let patch = Regex::new(r"`(\{.*\})`\.").expect("a pattern").captures(&page).expect("a patch")[1].to_owned();

@@ -1,7 +1,7 @@
 //! Policies that users write: files in the format of the presets, and whole policies as JSON.
 
 use crate::cli::{Daemon, longhand, transcript};
-use longhand::policy::Step;
+use longhand::policy::PolicyStep;
 use longhand::presets;
 use std::path::Path;
 
@@ -40,9 +40,9 @@ fn a_file_stands_in_place_of_a_preset() {
         let created = daemon.json(&["create", "--preset", file]);
         let session = &created[0]["session"];
         assert_eq!(session["preset"], "mine", "{session}");
-        let stored = presets::read(session["policyJson"].as_str().expect("a text")).expect("a policy");
+        let stored = presets::read_policy(session["policyJson"].as_str().expect("a text")).expect("a policy");
         assert!(stored == policy && stored.truncate.is_none(), "{session}");
-        assert!(matches!(&stored.maintenance[..], [Step::Prune(prune)] if prune.keep.tokens == 2_000));
+        assert!(matches!(&stored.maintenance[..], [PolicyStep::Prune(prune)] if prune.keep.tokens == 2_000));
         let simulated = daemon.text(&["simulate", &talk, "--preset", file, "--preset", "pi", "--window", "60000"]);
         assert!(simulated.contains("\nmine, ") && simulated.contains("\npi@1.5, "), "{simulated}");
     }

@@ -3,8 +3,8 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, cases, shown, text, turns};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
+use longhand::app::views::ServedView;
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, Role};
@@ -29,7 +29,7 @@ async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<Str
 }
 
 /// The id of the message with this text in a view.
-fn saying(view: &Context, words: &str) -> String {
+fn saying(view: &ServedView, words: &str) -> String {
     let has_text =
         |message: &&ViewMessage| message.parts.iter().any(|part| *part.body == PartBody::Text(words.to_owned()));
     let found = view.messages.iter().find(has_text).and_then(|message| message.source);
@@ -41,9 +41,9 @@ async fn edited(test: &TestApp) -> (String, String) {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
     test.app.messages().edit(&session, "a2", &[text("dos")], None).await.expect("edited");
-    let first = saying(&test.context(&session).await, "dos");
+    let first = saying(&test.view(&session).await, "dos");
     test.app.messages().edit(&session, &first, &[text("deux")], None).await.expect("edited again");
-    let edit = saying(&test.context(&session).await, "deux");
+    let edit = saying(&test.view(&session).await, "deux");
     (session, edit)
 }
 
@@ -51,23 +51,23 @@ async fn edited(test: &TestApp) -> (String, String) {
 async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let part = view.messages[1].parts[0].source.expect("a part").to_string();
     // By the edit's id in the view, by the id of its part, and by the original's client id.
     for id in [edit.as_str(), &part, "a2"] {
         let forked = fork(&test, &session, behind(id)).await;
-        assert_eq!(test.context(&forked).await.messages, view.messages[..2], "{id}");
+        assert_eq!(test.view(&forked).await.messages, view.messages[..2], "{id}");
         test.append(&forked, "u9 \"another way\"").await;
         assert_eq!(
-            shown(&test.context(&forked).await),
+            shown(&test.view(&forked).await),
             ["user shown: one", "assistant shown: deux", "user shown: another way"]
         );
     }
     // Messages before the fork point are edited in the fork too, and a fork of the fork begins with the same messages.
     let later = fork(&test, &session, behind("u3")).await;
-    assert_eq!(test.context(&later).await.messages, view.messages[..3]);
+    assert_eq!(test.view(&later).await.messages, view.messages[..3]);
     let deeper = fork(&test, &later, behind(&edit)).await;
-    assert_eq!(test.context(&deeper).await.messages, view.messages[..2]);
+    assert_eq!(test.view(&deeper).await.messages, view.messages[..2]);
     assert_eq!(test.findings().await, []);
 }
 
@@ -75,16 +75,16 @@ async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() 
 async fn a_rewind_to_an_edited_message_leaves_what_follows_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     test.app.messages().rewind(&session, &edit, None).await.expect("rewound");
-    assert_eq!(test.context(&session).await.messages, view.messages[..2]);
+    assert_eq!(test.view(&session).await.messages, view.messages[..2]);
 }
 
 #[tokio::test]
 async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let summary = |tail_start: &str, until: &str| NewSummary {
         text: "in short".to_owned(),
         tail_start: tail_start.to_owned(),
@@ -95,11 +95,11 @@ async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
     let (compaction, _) =
         test.app.compactions().supply_summary(&session, summary(&edit, "")).await.expect("supplied").answer;
     assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
-    let after = test.context(&session).await;
+    let after = test.view(&session).await;
     assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
     // The last message before it is identified in the same way.
     test.app.compactions().supply_summary(&ends, summary("", &edit)).await.expect("supplied");
-    let after = test.context(&ends).await;
+    let after = test.view(&ends).await;
     assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
     assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.kind != ViewKind::Shown));
 }
@@ -122,7 +122,7 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
         )
         .await
         .expect("supplied");
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     assert!(!shown(&view).iter().any(|line| line.ends_with("deux")), "{:?}", shown(&view));
     let summary = view.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let id = summary.source.expect("an id").to_string();
@@ -137,26 +137,26 @@ async fn a_summary_means_the_end_of_what_it_covers() {
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary(&session, new).await.expect("supplied");
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let tail = view.messages.iter().position(|message| message.kind == ViewKind::Shown).expect("a tail");
     let marks: Vec<String> =
         view.messages[..tail].iter().map(|message| message.source.expect("an id").to_string()).collect();
     for id in &marks {
         let forked = fork(&test, &session, behind(id)).await;
-        assert_eq!(test.context(&forked).await.messages, view.messages[..tail], "{:?}", shown(&view));
+        assert_eq!(test.view(&forked).await.messages, view.messages[..tail], "{:?}", shown(&view));
     }
     // After a message of the tail, the summary still precedes it.
     let forked = fork(&test, &session, behind("u3")).await;
-    assert_eq!(test.context(&forked).await.messages, view.messages[..=tail]);
+    assert_eq!(test.view(&forked).await.messages, view.messages[..=tail]);
     test.app.messages().rewind(&session, &marks[0], None).await.expect("rewound");
-    assert_eq!(test.context(&session).await.messages, view.messages[..tail]);
+    assert_eq!(test.view(&session).await.messages, view.messages[..tail]);
 }
 
 #[tokio::test]
 async fn a_message_that_a_rewind_left_has_no_position_but_can_be_forked() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     test.app.messages().rewind(&session, "u1", None).await.expect("rewound");
     test.append(&session, "a5 \"five\"").await;
     let app = &test.app;
@@ -169,7 +169,7 @@ async fn a_message_that_a_rewind_left_has_no_position_but_can_be_forked() {
     assert!(refusals.iter().all(|error| error.reason == Reason::BoundaryInvalid), "{refusals:?}");
     // The fork has the state right before the rewind.
     let forked = fork(&test, &session, behind("u3")).await;
-    assert_eq!(test.context(&forked).await.messages, view.messages[..3]);
+    assert_eq!(test.view(&forked).await.messages, view.messages[..3]);
 }
 
 #[tokio::test]
@@ -177,19 +177,19 @@ async fn no_undo_goes_behind_the_point_of_a_fork() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let forked = fork(&test, &session, behind(&edit)).await;
-    let begun = test.context(&forked).await.messages;
+    let begun = test.view(&forked).await.messages;
     test.append(&forked, "u9 \"nine\"").await;
     test.app.messages().rewind(&forked, &edit, None).await.expect("rewound");
     test.app.compactions().undo(&forked, None).await.expect("the rewind");
     test.app.compactions().undo(&forked, None).await.expect("the second edit");
     test.app.compactions().undo(&forked, None).await.expect("the first edit");
-    assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "assistant shown: two", "user shown: nine"]);
+    assert_eq!(shown(&test.view(&forked).await), ["user shown: one", "assistant shown: two", "user shown: nine"]);
     let refused = test.app.compactions().undo(&forked, None).await.expect_err("nothing of its own is left");
     assert_eq!(refused.reason, Reason::NothingToUndo);
     for _ in 0..3 {
         test.app.compactions().redo(&forked, None).await.expect("redone");
     }
-    assert_eq!(test.context(&forked).await.messages, begun);
+    assert_eq!(test.view(&forked).await.messages, begun);
     assert_eq!(test.findings().await, []);
 }
 
@@ -220,10 +220,10 @@ async fn a_fork_inherits_what_was_being_written_in_front_of_its_point_once_it_is
     let part = vec![OpenPart::Whole(text("far"))];
     test.app.messages().append_parts(&session, "a2", part).await.expect("added");
     test.app.messages().finish(&session, "a2", Finish::default(), None).await.expect("sealed");
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     for (id, count) in [("u3", 3), ("a2", 2), ("u1", 1)] {
         let forked = fork(&test, &session, behind(id)).await;
-        assert_eq!(test.context(&forked).await.messages, view.messages[..count], "{id}");
+        assert_eq!(test.view(&forked).await.messages, view.messages[..count], "{id}");
     }
     assert_eq!(test.findings().await, []);
 }
@@ -237,7 +237,7 @@ async fn the_summary_of_a_branch_covers_only_what_the_view_loses() {
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
     test.app.compactions().supply_summary(&session, new).await.expect("supplied");
     test.app.messages().edit(&session, "u3", &[text("tres")], None).await.expect("edited");
-    let edit = saying(&test.context(&session).await, "tres");
+    let edit = saying(&test.view(&session).await, "tres");
     test.app.messages().rewind_with_summary(&session, &edit, "", None).await.expect("rewound");
     let asked = &script.asked()[0].messages;
     let clients: Vec<&str> = asked.iter().filter_map(|source| source.message.client_id.as_deref()).collect();
@@ -293,8 +293,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    async fn view(&self) -> Context {
-        self.test.context(&self.session).await
+    async fn view(&self) -> ServedView {
+        self.test.view(&self.session).await
     }
 
     /// The id at an index among those in the view.
@@ -351,7 +351,7 @@ impl Life<'_> {
             }
             Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
-                let wanted = NewCompaction { tail_start, ..NewCompaction::of(CompactionKind::Summary) };
+                let wanted = NewCompaction { tail_start, ..NewCompaction::of_kind(CompactionKind::Summary) };
                 app.compactions().start(&session, wanted).await?;
                 self.test.settled().await;
             }
@@ -381,10 +381,10 @@ impl Life<'_> {
                 covered.ranges.iter().any(|range| range.contains(message.revision)) && message.kind == ViewKind::Shown
             });
             let forked = fork_behind(self.test, &self.session, &id).await.expect("whatever is shown can be forked");
-            let forked = self.test.context(&forked).await;
+            let forked = self.test.view(&forked).await;
             let rewound = fresh().await;
             self.test.app.messages().rewind(&rewound, &id, None).await.expect("whatever is shown can stay");
-            let rewound = self.test.context(&rewound).await;
+            let rewound = self.test.view(&rewound).await;
             assert_eq!(forked.messages, rewound.messages, "{id}: a fork begins where a rewind ends");
             if covered {
                 // It is shown in addition to a summary, and its position is within the covered range. A call whose result
@@ -410,7 +410,7 @@ impl Life<'_> {
     }
 
     /// Checks that the tail of a summary that begins at a message equals the view from there on.
-    async fn check_tail(&self, view: &Context, index: usize, id: &str, session: String) {
+    async fn check_tail(&self, view: &ServedView, index: usize, id: &str, session: String) {
         let text = "brought along".to_owned();
         let new = NewSummary { text, tail_start: id.to_owned(), ..NewSummary::default() };
         let supplied = self.test.app.compactions().supply_summary(&session, new).await;
@@ -419,7 +419,7 @@ impl Life<'_> {
             Err(error) if error.reason == Reason::BoundaryInvalid => return,
             Err(error) => panic!("{id}: {error}"),
         }
-        let after = self.test.context(&session).await;
+        let after = self.test.view(&session).await;
         let first =
             view.messages.iter().position(|message| message.source == view.messages[index].source).expect("there");
         let expected = &view.messages[first..];
@@ -432,12 +432,12 @@ impl Life<'_> {
 }
 
 /// True if a message is shown beside the summary that covers it.
-fn is_pinned(view: &Context, message: &ViewMessage) -> bool {
+fn is_pinned(view: &ServedView, message: &ViewMessage) -> bool {
     view.covered.as_ref().is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(message.revision)))
 }
 
 /// The view up to a message: everything rendered from it, and for a summary everything shown beside it.
-fn up_to(view: &Context, index: usize) -> &[ViewMessage] {
+fn up_to(view: &ServedView, index: usize) -> &[ViewMessage] {
     let message = &view.messages[index];
     let last = match message.kind {
         ViewKind::Summary | ViewKind::Marker => {

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 
 /// All kinds of requests by hand.
 fn ways() -> Vec<NewCompaction> {
-    let level = |level| NewCompaction { level, ..NewCompaction::of(CompactionKind::Summary) };
+    let level = |level| NewCompaction { level, ..NewCompaction::of_kind(CompactionKind::Summary) };
     let mut ways: Vec<NewCompaction> =
         [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
-    ways.push(NewCompaction::of(CompactionKind::Prune));
+    ways.push(NewCompaction::of_kind(CompactionKind::Prune));
     ways
 }
 
@@ -32,7 +32,7 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
             parts.extend(pruned);
         }
     }
-    let omitted = test.context(session).await.omitted.into_iter().map(|omitted| omitted.range).collect();
+    let omitted = test.view(session).await.omitted.into_iter().map(|omitted| omitted.range).collect();
     (parts, omitted)
 }
 
@@ -54,7 +54,7 @@ async fn check(test: &TestApp, session: &str, wanted: NewCompaction, plan: &Plan
     let (parts, omitted) = done(test, session, before).await;
     assert_eq!(parts, plan.truncations.iter().map(|truncation| truncation.part).collect(), "{what}");
     assert_eq!(omitted, plan.omitted, "{what}");
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     let shown: BTreeSet<_> = view.messages.iter().filter_map(|message| message.source).collect();
     assert!(plan.retained.iter().chain(&plan.tail_start).all(|id| shown.contains(id)), "{what}");
     if plan.forecast.is_none() {
@@ -73,10 +73,10 @@ async fn a_plan_is_what_a_compaction_then_does() {
         for wanted in ways() {
             let what = format!("{name} {:?} {:?}", wanted.kind, wanted.level);
             let session = long_session(&test, &preset.name).await;
-            let (head, view) = (test.longhand.store().log().head_seq(), test.context(&session).await.hash);
+            let (head, view) = (test.longhand.store().log().head_seq(), test.view(&session).await.hash);
             let plan = test.app.compactions().plan(&session, &wanted).await;
             assert_eq!(test.longhand.store().log().head_seq(), head, "{what}: a plan writes nothing");
-            assert_eq!(test.context(&session).await.hash, view, "{what}");
+            assert_eq!(test.view(&session).await.hash, view, "{what}");
             match plan {
                 Ok(plan) => {
                     check(&test, &session, wanted, &plan, &what).await;
@@ -103,7 +103,7 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
     test.app.messages().pin(&session, "u2").await.expect("pinned");
-    let wanted = || NewCompaction::of(CompactionKind::Summary);
+    let wanted = || NewCompaction::of_kind(CompactionKind::Summary);
     let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;
     let pinned = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");

@@ -650,7 +650,7 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
             assert_eq!((request.as_str(), reply.as_str()), (asked[2].raw.as_str(), SUMMARY));
         }
         let (page, _) = test.app.compactions().list(&session, 10, "").await.expect("a page");
-        let spending = Spending::of(&page[0].requests);
+        let spending = Spending::sum(&page[0].requests);
         assert_eq!((spending.requests, spending.unpriced, spending.cost_micros), (3, 1, Some(280)));
         assert_eq!(spending.models, ["fake-1", "m"], "where no reply names the model, it is the configured one");
         assert!(!is_on_disk(test.directory(), KEY), "the key is on the disk");
@@ -693,7 +693,7 @@ async fn a_refusal_does_not_replace_a_history() {
         panic!("another body")
     };
     assert_eq!(outcome.summarizer, "extractive", "the chain goes on to who can write it");
-    let view = shown(&test.context(&session).await).join("\n");
+    let view = shown(&test.view(&session).await).join("\n");
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
     let found = test.app.compactions().get(&compaction.to_string()).await.expect("the compaction");
     let failures: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
@@ -710,7 +710,7 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
         test.append(&session, &turns(1, 9, 1_100)).await;
         let wanted = || NewCompaction {
             instructions: "Dwell on the café.".to_owned(),
-            ..NewCompaction::of(CompactionKind::Summary)
+            ..NewCompaction::of_kind(CompactionKind::Summary)
         };
         let plan = test.app.compactions().plan(&session, &wanted()).await.expect("a plan");
         assert!(fake.asked().is_empty(), "a plan asks nobody");

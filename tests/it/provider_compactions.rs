@@ -2,12 +2,12 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::formatted::{Format, ProviderContent};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::session::OverWindowReason;
 use longhand::model::usage::ModelWindow;
@@ -67,17 +67,17 @@ const REQUEST: &str = r#"{"input":[{"type":"message","role":"user","content":"On
 const FAILED: &str =
     r#"{"role":"assistant","content":[{"type":"compaction","content":null}],"stop_reason":"compaction"}"#;
 
-async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> Appended {
+async fn give(test: &TestApp, session: &str, format: Format, json: &str, view_token: Option<String>) -> AppendAnswer {
     let provider_content = Some(ProviderContent { format, json: json.to_owned(), view_token, provider: None });
     let request = AppendRequest { provider_content, ..AppendRequest::default() };
     test.app.messages().append_with(session, request).await.expect("appended").answer
 }
 
-async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> Context {
-    test.app.views().get(session, ContextRequest { format, ..ContextRequest::default() }).await.expect("a view")
+async fn ask(test: &TestApp, session: &str, format: Option<Format>) -> ServedView {
+    test.app.views().get(session, ViewRequest { format, ..ViewRequest::default() }).await.expect("a view")
 }
 
-fn texts(view: &Context) -> Vec<String> {
+fn texts(view: &ServedView) -> Vec<String> {
     let formatted = view.formatted.as_ref().expect("a format");
     formatted.messages.iter().map(|message| message.json.clone()).collect()
 }
@@ -143,7 +143,7 @@ async fn a_summary_of_ours_covers_the_originals_under_a_block() {
         let test = TestApp::with(summarizer.clone()).await;
         let session = compacted(&test, format, json, window(model_of(format), 200_000)).await;
         test.append(&session, &turns(9, 12, 2_000)).await;
-        test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+        test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
         test.settled().await;
         let read: usize = summarizer.asked()[0].messages.len();
         assert!(read >= 13, "{kind}: the originals are read, and not the block: {read}");
@@ -283,8 +283,7 @@ fn the_command_line_shows_a_compaction_by_the_provider() {
     );
     assert!(daemon.text(&["replay", session]).contains("[compaction by anthropic: "));
     assert!(daemon.text(&["status", session]).contains("covered by a compaction by anthropic in msg_"));
-    let request: Value =
-        serde_json::from_str(&daemon.text(&["context", session, "--format", "anthropic"])).expect("JSON");
+    let request: Value = serde_json::from_str(&daemon.text(&["view", session, "--format", "anthropic"])).expect("JSON");
     assert_eq!(request["messages"].as_array().map(Vec::len), Some(1));
-    assert!(daemon.text(&["context", session, "--format", "gemini", "--degrade"]).contains("How high?"));
+    assert!(daemon.text(&["view", session, "--format", "gemini", "--degrade"]).contains("How high?"));
 }

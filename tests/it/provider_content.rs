@@ -2,10 +2,10 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, text, turns};
-use longhand::app::append::{AppendRequest, Appended};
+use longhand::app::append::{AppendAnswer, AppendRequest};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::formatted::{Format, ProviderContent};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{FinishReason, NewMessage, Role};
@@ -25,28 +25,28 @@ fn given<'a>(format: Format, json: &str, view_token: Option<String>) -> AppendRe
     AppendRequest { provider_content, ..AppendRequest::default() }
 }
 
-async fn append(test: &TestApp, session: &str, json: &str) -> Appended {
+async fn append(test: &TestApp, session: &str, json: &str) -> AppendAnswer {
     test.app.messages().append_with(session, given(Format::Anthropic, json, None)).await.expect("appended").answer
 }
 
-fn asking(format: Format) -> ContextRequest {
-    ContextRequest { format: Some(format), ..ContextRequest::default() }
+fn asking(format: Format) -> ViewRequest {
+    ViewRequest { format: Some(format), ..ViewRequest::default() }
 }
 
-fn knowing(view: &Context, format: Format) -> ContextRequest {
-    ContextRequest { known_hash: Some(view.hash.to_vec()), known_revision: Some(view.revision), ..asking(format) }
+fn knowing(view: &ServedView, format: Format) -> ViewRequest {
+    ViewRequest { known_hash: Some(view.hash.to_vec()), known_revision: Some(view.revision), ..asking(format) }
 }
 
-async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
-    test.app.views().get(session, request).await.expect("a context")
+async fn ask(test: &TestApp, session: &str, request: ViewRequest) -> ServedView {
+    test.app.views().get(session, request).await.expect("a view")
 }
 
-fn texts(view: &Context) -> Vec<String> {
+fn texts(view: &ServedView) -> Vec<String> {
     let formatted = view.formatted.as_ref().expect("a format");
     formatted.messages.iter().map(|message| message.json.clone()).collect()
 }
 
-fn values(view: &Context) -> Vec<Value> {
+fn values(view: &ServedView) -> Vec<Value> {
     texts(view).iter().map(|text| serde_json::from_str(text).expect("JSON")).collect()
 }
 
@@ -84,7 +84,7 @@ async fn a_caller_that_holds_a_view_in_a_format_gets_what_is_new_in_it() {
     }
     let format = Format::Anthropic;
     let held = ask(&test, &session, asking(format)).await;
-    assert_ne!(held.hash, test.context(&session).await.hash, "a hash of its own");
+    assert_ne!(held.hash, test.view(&session).await.hash, "a hash of its own");
     let same = ask(&test, &session, knowing(&held, format)).await;
     assert_eq!((same.hash, same.known_count, texts(&same).len()), (held.hash, 3, 0));
     append(&test, &session, r#"{"role":"assistant","content":"High."}"#).await;
@@ -101,7 +101,7 @@ async fn a_caller_that_holds_a_view_in_a_format_gets_what_is_new_in_it() {
     // Other instructions come before all messages.
     let late = r#"{"system":"Be kind.","messages":[{"role":"user","content":"three"}]}"#;
     append(&test, &session, late).await;
-    let again = ask(&test, &session, ContextRequest { as_of: Some(held.revision), ..asking(format) }).await;
+    let again = ask(&test, &session, ViewRequest { as_of: Some(held.revision), ..asking(format) }).await;
     assert_eq!((again.hash, texts(&again)), (held.hash, texts(&held)), "as it was");
 }
 
@@ -110,9 +110,9 @@ async fn a_summary_is_the_end_of_a_stable_beginning() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
-    test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("started");
+    test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("started");
     test.settled().await;
-    let marked = |view: &Context| {
+    let marked = |view: &ServedView| {
         let messages = values(view);
         messages.iter().position(|message| message.to_string().contains("cache_control")).expect("a breakpoint")
     };
@@ -243,17 +243,17 @@ fn the_command_line_takes_and_prints_requests() {
     std::fs::write(&file, include_str!("../providers/replies/openai_chat.sse")).expect("written");
     daemon.text(&["append", session, "--format", "openai_chat", file.to_str().expect("a path")]);
     let request: Value =
-        serde_json::from_str(&daemon.text(&["context", session, "--format", "openai_chat"])).expect("JSON");
+        serde_json::from_str(&daemon.text(&["view", session, "--format", "openai_chat"])).expect("JSON");
     assert_eq!(request["messages"][0]["content"], "How high?");
     assert_eq!(request["messages"][1]["reasoning_content"], "Look at the gauge.");
-    let request: Value = serde_json::from_str(&daemon.text(&["context", session, "--format", "gemini"])).expect("JSON");
+    let request: Value = serde_json::from_str(&daemon.text(&["view", session, "--format", "gemini"])).expect("JSON");
     assert_eq!(request["contents"][1]["parts"][1]["text"], "Two gauges.");
     // A stream that broke off within a letter.
     let event = |text: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}");
     let stream = format!("{}\"}}}}]}}\n\n{}", event("Two"), event(" é"));
     assert_eq!(fed("openai_chat", &stream.as_bytes()[..stream.len() - 1]), 1);
-    assert!(daemon.text(&["context", session, "--format", "openai_chat"]).contains("\"Two\""));
-    let frames = daemon.json(&["context", session, "--format", "openai_responses"]);
+    assert!(daemon.text(&["view", session, "--format", "openai_chat"]).contains("\"Two\""));
+    let frames = daemon.json(&["view", session, "--format", "openai_responses"]);
     let left = frames.last().expect("an end")["end"]["leftOutParts"].as_array().map(Vec::len);
     assert_eq!(left, Some(2), "the reasoning, and the signature of a call: {frames:?}");
 }
@@ -266,7 +266,7 @@ async fn a_known_beginning_has_the_ids_of_now() {
     let session = test.session("opencode@seed", 600_000, 1_000).await;
     let compact = async |last: usize| {
         test.append(&session, &turns(last - 9, last, 4_000)).await;
-        let asked = NewCompaction::of(CompactionKind::Summary);
+        let asked = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
     };
@@ -275,7 +275,7 @@ async fn a_known_beginning_has_the_ids_of_now() {
     compact(20).await;
     let now = ask(&test, &session, asking(Format::Anthropic)).await;
     assert_eq!(texts(&before)[0], texts(&now)[0], "the same words");
-    let sources = |view: &Context| {
+    let sources = |view: &ServedView| {
         let formatted = view.formatted.clone().expect("a format");
         formatted.messages.into_iter().map(|message| message.sources).collect::<Vec<_>>()
     };

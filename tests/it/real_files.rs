@@ -71,7 +71,7 @@ fn served(daemon: &Daemon) -> Vec<String> {
     for session in daemon.json(&["sessions"]) {
         let id = session["sessionId"].as_str().expect("an id").to_owned();
         served.push(session.to_string());
-        for command in ["show", "context", "compactions"] {
+        for command in ["show", "view", "compactions"] {
             served.push(daemon.text(&[command, &id, "--json"]));
         }
     }
@@ -89,7 +89,7 @@ fn a_compaction_that_was_recorded_while_a_call_was_open_counts_at_once() {
         let report = daemon.json(&["import", text_of(&file)]).remove(0);
         assert_eq!(report["compactions"]["supplied"], 1, "{report}");
         let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
-        let view = daemon.text(&["context", &session]);
+        let view = daemon.text(&["view", &session]);
         assert!(view.contains("the sky is blue because of scattering"), "{view}");
         // What people said stands beside the summary, as a list.
         assert!(!view.contains("    update the plan"), "the summary covers what was before it: {view}");
@@ -116,7 +116,7 @@ fn what_was_typed_while_a_call_ran_is_in_the_view() {
     write(&file, &rows);
     let report = daemon.json(&["import", text_of(&file)]).remove(0);
     let session = report["sessions"][0]["session_id"].as_str().expect("a session");
-    let view = daemon.text(&["context", session]);
+    let view = daemon.text(&["view", session]);
     assert_eq!(view.matches("the name is optional").count(), 1, "{view}");
     let before = served(&daemon);
     daemon.json(&["import", text_of(&file)]);

@@ -39,8 +39,8 @@ fn check_playback(name: &str, preset: &str) {
     let arguments =
         ["import", "--live", "--preset", preset, "--window", "64000", "--max-output", "16000", "--views", &kept, &file];
     let report = daemon.json(&arguments).remove(0);
-    assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"], "{report}");
-    assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
+    assert_eq!(report["views"]["asked"], report["contexts"]["within_window"], "{report}");
+    assert_eq!(report["views"]["unpaired"], 0, "{report}");
     let summaries = report["compactions"]["summaries"].as_u64().expect("a count");
     assert!((2..=6).contains(&summaries), "{report}");
     let events = crate::cli::ended_events(&daemon);
@@ -53,7 +53,7 @@ fn check_playback(name: &str, preset: &str) {
     for view in served.iter().step_by(24).chain(served.last()) {
         let revision = view["revision"].to_string().replace('"', "");
         let session = view["session_id"].as_str().expect("a session");
-        let again = daemon.json(&["context", session, "--as-of", &revision]);
+        let again = daemon.json(&["view", session, "--as-of", &revision]);
         let hash = again[0]["header"]["viewHash"].as_str().expect("a hash");
         let hash = STANDARD.decode(hash).expect("bytes are base64 in JSON");
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -169,7 +169,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
             rounding: Rounding::Floor,
             text: TextUnits::Length,
             per: CountPer::Message,
-            media: MediaUnits::all(0),
+            media: MediaUnits::same(0),
             usage: UsageCount::Total,
         },
         instructions: String::new(),

@@ -1,8 +1,8 @@
 //! P2, P4: newer versions of records, where a client asks for them.
 
 use crate::support::{TestApp, conversation, result};
-use longhand::app::append::{AppendRequest, Appended};
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
+use longhand::app::append::{AppendAnswer, AppendRequest};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
 use longhand::model::Revision;
@@ -30,7 +30,7 @@ fn data(message: &Message) -> &str {
     }
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<AppendAnswer, Error> {
     test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
@@ -63,7 +63,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     let back = append(&test, &session, vec![version("todo", "1")]).await.expect("the old content as a new version");
     assert_ne!(back.ids[0], first.ids[0]);
     assert_eq!(newest(&test, &session, "todo").await, "1");
-    assert!(test.context(&session).await.messages.is_empty(), "no view shows a record");
+    assert!(test.view(&session).await.messages.is_empty(), "no view shows a record");
     assert_eq!(test.findings().await, []);
     let test = test.kill().await;
     assert_eq!(newest(&test, &session, "todo").await, "1");
@@ -71,7 +71,7 @@ async fn a_newer_version_of_a_record_is_what_its_client_id_names() {
     assert_eq!(test.findings().await, []);
 }
 
-async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> Erased {
+async fn erase(test: &TestApp, session: &str, target: EraseTarget) -> EraseAnswer {
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
     test.app.content().erase(session, request).await.expect("erased")
 }
@@ -287,7 +287,7 @@ async fn a_record_has_bytes_as_opaque_parts() {
     };
     let found = test.app.messages().get(&session, "state").await.expect("a record").0;
     assert_eq!((data(&found), bytes(&found)), ("about it", vec![small, large]));
-    assert_eq!(test.context(&session).await.messages, []);
+    assert_eq!(test.view(&session).await.messages, []);
     let erased = erase(&test, &session, EraseTarget::Messages(vec!["state".to_owned()])).await;
     assert_eq!((erased.sizes.parts, erased.sizes.blobs), (3, 1));
     let found = test.app.messages().get(&session, "state").await.expect("a record").0;

@@ -81,10 +81,6 @@ fn command_section(command: &clap::Command, path: &str, depth: usize) -> String 
     let path = format!("{path}{}", command.get_name());
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     let mut text = format!("\n{} `{path}`\n\n{}\n", "#".repeat(depth), sentence(&about));
-    let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
-    if !aliases.is_empty() {
-        let _ = writeln!(text, "Also {}.", aliases.join(", "));
-    }
     let own =
         |argument: &&clap::Arg| !argument.is_global_set() && !["help", "version"].contains(&argument.get_id().as_str());
     let usage = command.clone().render_usage().to_string();

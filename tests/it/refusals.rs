@@ -71,8 +71,8 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
 
 /// Number of media in the view.
 async fn media(test: &TestApp, session: &str) -> usize {
-    let context = test.context(session).await;
-    let parts = context.messages.iter().flat_map(|message| &message.parts);
+    let view = test.view(session).await;
+    let parts = view.messages.iter().flat_map(|message| &message.parts);
     let of = |body: &PartBody| match body {
         PartBody::Media(_) => 1,
         PartBody::ToolResult(result) => result.attachments.len(),
@@ -105,13 +105,13 @@ async fn outcomes(test: &TestApp) -> (Vec<CompactionKind>, Vec<String>) {
 
 /// Checks that all media left a view that still has all of its messages, and that the originals can be expanded.
 async fn check_without_media(test: &TestApp, session: &str, before: usize) {
-    let context = test.context(session).await;
-    let lines = shown(&context);
+    let view = test.view(session).await;
+    let lines = shown(&view);
     assert_eq!(media(test, session).await, 0, "{lines:?}");
-    assert!(context.covered.is_none(), "no summary: {lines:?}");
-    assert_eq!(context.messages.len(), before, "{lines:?}");
+    assert!(view.covered.is_none(), "no summary: {lines:?}");
+    assert_eq!(view.messages.len(), before, "{lines:?}");
     assert!(lines.iter().any(|line| line.ends_with("[attached image/png: u90.png]")), "{lines:?}");
-    let results = context.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match &*part.body {
+    let results = view.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match &*part.body {
         PartBody::ToolResult(result) => Some((part, result)),
         _ => None,
     });
@@ -134,7 +134,7 @@ async fn refused_media_leave_the_view_without_a_summary() {
         let test = TestApp::start().await;
         let session = session(&test, preset).await;
         test.settled().await;
-        let before = test.context(&session).await.messages.len();
+        let before = test.view(&session).await.messages.len();
         let done = report(&test, &session, refused(400, MEDIA[0])).await.expect("taken");
         assert_eq!((done.request.kind, done.request.level), (CompactionKind::Prune, None), "{preset}");
         assert!(done.outcome.is_some() && done.requests.is_empty(), "{preset}: {done:?}");
@@ -150,7 +150,7 @@ async fn a_reply_that_failed_because_of_media_reports_it() {
     for words in MEDIA {
         let test = TestApp::start().await;
         let session = session(&test, "opencode@seed").await;
-        let before = test.context(&session).await.messages.len();
+        let before = test.view(&session).await.messages.len();
         append(&test, &session, failed("a91", words)).await;
         assert_eq!(outcomes(&test).await, (vec![CompactionKind::Prune], vec![]), "{words}");
         check_without_media(&test, &session, before).await;
@@ -176,11 +176,11 @@ async fn each_new_image_of_a_turn_can_be_refused() {
 async fn a_body_that_is_too_large_loses_its_media_first() {
     let test = TestApp::start().await;
     let session = session(&test, "opencode@seed").await;
-    let before = test.context(&session).await.messages.len();
+    let before = test.view(&session).await.messages.len();
     report(&test, &session, refused(413, "Payload Too Large")).await.expect("taken");
     check_without_media(&test, &session, before).await;
     report(&test, &session, refused(413, "Payload Too Large")).await.expect("the view is still too large");
-    assert!(test.context(&session).await.covered.is_some(), "what is left is compacted");
+    assert!(test.view(&session).await.covered.is_some(), "what is left is compacted");
     assert_eq!(report(&test, &session, refused(413, "Payload Too Large")).await, Err(Reason::OverflowAgain));
 }
 
@@ -190,7 +190,7 @@ async fn media_do_not_answer_for_a_view_that_is_too_long() {
     let session = session(&test, "opencode@seed").await;
     report(&test, &session, refused(400, MEDIA[2])).await.expect("taken");
     report(&test, &session, refused(400, "prompt is too long: 9 tokens")).await.expect("another refusal");
-    assert!(test.context(&session).await.covered.is_some());
+    assert!(test.view(&session).await.covered.is_some());
     assert_eq!(report(&test, &session, refused(400, "prompt is too long")).await, Err(Reason::OverflowAgain));
 }
 

@@ -1,7 +1,7 @@
 //! P4, P14: a rewind, messages, and a session's title and metadata in one mutation, guarded by the last message.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns};
-use longhand::app::append::{AppendRequest, Appended, OpenPart, RewindTo};
+use longhand::app::append::{AppendAnswer, AppendRequest, OpenPart, RewindTo};
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Caller, Error, Reason};
@@ -25,7 +25,7 @@ fn expecting<'a>(last: &str, words: &str) -> AppendRequest<'a> {
 
 /// The texts of a view that is valid input.
 async fn view(test: &TestApp, session: &str) -> Vec<String> {
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let words = shown(&view).into_iter();
     words.map(|line| line.split_once(" shown: ").map_or(line.clone(), |(_, words)| words.to_owned())).collect()
@@ -94,7 +94,7 @@ async fn an_edited_request_is_sent_again_in_one_mutation() {
     let info = test.app.sessions().get(&session).await.expect("the session").session;
     assert_eq!((info.title.as_str(), info.metadata_json.as_deref()), ("again", Some("{\"tries\":2}")));
     test.settled().await;
-    let tokens = test.context(&session).await.context_tokens;
+    let tokens = test.view(&session).await.context_tokens;
     assert_eq!(done.context.context_tokens, Some(tokens), "the figures are those of the new view");
 
     let again = ask("p").await.expect("answered again");
@@ -223,7 +223,7 @@ async fn a_rewind_needs_new_client_ids_unless_it_was_done() {
     let done = app.messages().append_with(&session, request()).await.expect("replaced");
     // The answer was lost, and there is no request id: the client ids show that it was carried out.
     let again = app.messages().append_with(&session, request()).await.expect("again");
-    let repeated = Appended { existed_count: 3, ..done.answer.clone() };
+    let repeated = AppendAnswer { existed_count: 3, ..done.answer.clone() };
     assert_eq!((&again.ids, again.existed_count, again.revision), (&repeated.ids, 3, repeated.revision));
     assert_eq!(test.revision(&session).await, done.revision);
     // What another client wrote behind it is not thrown away.
@@ -260,7 +260,7 @@ async fn a_replace_of_what_a_running_compaction_covers_ends_the_compaction() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     script.held().await;
-    let running = test.context(&session).await.pending.expect("a compaction").to_string();
+    let running = test.view(&session).await.pending.expect("a compaction").to_string();
     let before = test.revision(&session).await;
     let done = test.app.messages().append_with(&session, replacing("a2", "u99 \"short\"")).await.expect("replaced");
     let events: Vec<_> = test.events().await.into_iter().filter(|event| event.revision > before).collect();

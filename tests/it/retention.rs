@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, conversation, soon, text};
 use longhand::app::retention::{
-    Expired, RetentionItem, RetentionReason, RetentionRule, RetentionSummary, RetentionTimes,
+    ExpiredSession, RetentionItem, RetentionReason, RetentionRule, RetentionSummary, RetentionTimes,
 };
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::limits;
@@ -26,7 +26,7 @@ fn advance(test: &TestApp, days: i64) {
     test.clock.advance(days * 86_400_000);
 }
 
-async fn apply(test: &TestApp, is_dry: bool) -> (Vec<Expired>, RetentionSummary) {
+async fn apply(test: &TestApp, is_dry: bool) -> (Vec<ExpiredSession>, RetentionSummary) {
     let mut items = test.app.content().apply_retention(is_dry).expect("begun");
     let mut expired = Vec::new();
     loop {
@@ -37,7 +37,7 @@ async fn apply(test: &TestApp, is_dry: bool) -> (Vec<Expired>, RetentionSummary)
     }
 }
 
-fn titles(expired: &[Expired]) -> Vec<&str> {
+fn titles(expired: &[ExpiredSession]) -> Vec<&str> {
     expired.iter().map(|session| session.title.as_str()).collect()
 }
 

@@ -4,8 +4,8 @@
 use crate::database::Database;
 use crate::support::{TestApp, conversation, soon, text, window};
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession};
+use longhand::app::views::{OverflowAction, ServedView, ViewRequest};
 use longhand::app::{self, Caller, Longhand};
 use longhand::clock::Clock;
 use longhand::model::Revision;
@@ -55,7 +55,7 @@ fn texts(message: &ViewMessage) -> Vec<String> {
 }
 
 /// The retrieved passages, without their heading; they precede the last user message.
-fn recalled(view: &Context) -> Vec<String> {
+fn recalled(view: &ServedView) -> Vec<String> {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let Some(at) = view.messages.iter().position(|message| message.kind == ViewKind::Retrieved) else {
         return Vec::new();
@@ -69,7 +69,7 @@ fn recalled(view: &Context) -> Vec<String> {
 
 async fn ask(test: &TestApp, session: &str, question: &str) -> Vec<String> {
     test.append(session, &format!("u \"{question}\"")).await;
-    recalled(&test.context(session).await)
+    recalled(&test.view(session).await)
 }
 
 const TALK: &str = "u1 \"The deploy key is stored in vault seven.\"\n\
@@ -108,7 +108,7 @@ async fn passages_that_match_the_request_are_retrieved() {
     }
     // The id beside a passage leads to its original part.
     ask(&test, &session, "Where is the deploy key?").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let back = view.messages.iter().find(|message| message.kind == ViewKind::Retrieved).expect("it came back");
     let first = &test.history(&session).await[0];
     assert_eq!(back.parts[1].source, Some(first.parts[0].id));
@@ -125,16 +125,16 @@ async fn a_view_with_what_came_back_can_be_asked_for_again() {
     let mut views: Vec<(Revision, [u8; 32], Vec<ViewMessage>)> = Vec::new();
     for (turn, question) in ["deploy key?", "阈值", "who renamed readHeader?", "weather"].iter().enumerate() {
         test.append(&session, &format!("q{turn} \"{question}\"").replace('q', "u9")).await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert_ne!(recalled(&view), Vec::<String>::new(), "{question}");
-        assert_eq!(test.context(&session).await.hash, view.hash);
+        assert_eq!(test.view(&session).await.hash, view.hash);
         views.push((view.revision, view.hash, view.messages));
         test.append(&session, &format!("a \"the deploy key, 阈值, readHeader and the weather, said {turn}\"")).await;
     }
     cover(&test.app, &session, "u93").await;
     let again = async |test: &TestApp| {
         for (at, hash, messages) in &views {
-            let view = test.context_as_of(&session, *at).await;
+            let view = test.view_as_of(&session, *at).await;
             assert_eq!((&view.hash, &view.messages), (hash, messages), "the view at {at}");
         }
     };
@@ -157,14 +157,14 @@ async fn a_caller_who_holds_the_view_gets_what_is_new() {
     test.append(&session, TALK).await;
     cover(&test.app, &session, "u5").await;
     test.append(&session, "u6 \"deploy key?\"").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     test.append(&session, "a6 \"in the vault\"").await;
-    let request = ContextRequest {
+    let request = ViewRequest {
         known_hash: Some(view.hash.to_vec()),
         known_revision: Some(view.revision),
-        ..ContextRequest::default()
+        ..ViewRequest::default()
     };
-    let next = test.app.views().get(&session, request).await.expect("a context");
+    let next = test.app.views().get(&session, request).await.expect("a view");
     assert_eq!((next.known_count, next.messages.len()), (view.messages.len(), 1));
 }
 
@@ -244,7 +244,7 @@ async fn messages_that_qwen_agent_omits_are_retrieved() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     test.append(&session, "u8 \"Where is the deploy key?\"").await;
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let first = test.history(&session).await[0].revision;
     assert!(view.omitted.iter().any(|omitted| omitted.range.contains(first)), "{:?}", view.omitted);
     let back = view.messages.iter().find(|message| message.kind == ViewKind::Retrieved).expect("it came back");
@@ -258,14 +258,14 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
     test.append(&session, TALK).await;
     cover(&test.app, &session, "u5").await;
     test.append(&session, "u6 \"Where is the deploy key?\"").await;
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     assert_ne!(recalled(&whole), Vec::<String>::new());
-    let request = ContextRequest {
+    let request = ViewRequest {
         window: Some(window(whole.estimated_tokens - 1, 0)),
         action: OverflowAction::Shorten,
-        ..ContextRequest::default()
+        ..ViewRequest::default()
     };
-    let shorter = test.app.views().get(&session, request).await.expect("a context");
+    let shorter = test.app.views().get(&session, request).await.expect("a view");
     assert_eq!(recalled(&shorter), Vec::<String>::new());
     assert_eq!(shorter.messages.len() + 1, whole.messages.len(), "and nothing else went");
     assert!(shorter.fits && shorter.shortened_away.is_empty());
@@ -324,7 +324,7 @@ async fn appends_do_not_wait_for_the_index() {
         loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
         ..scheduler::Options::default()
     };
-    let idle = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
+    let idle = Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(Arc::new(Extractive)), workers);
     let stopping = CancellationToken::new();
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),
@@ -349,7 +349,7 @@ async fn appends_do_not_wait_for_the_index() {
     cover(&app, &session, "u9").await;
     assert_eq!(longhand.store().index().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
-    let view = app.views().get(&session, ContextRequest::default()).await.expect("a context");
+    let view = app.views().get(&session, ViewRequest::default()).await.expect("a view");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
     let filled = longhand.store().index().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
@@ -368,7 +368,7 @@ async fn a_request_is_searched_once_and_its_session_stays_in_memory() {
     test.append(&session, TALK).await;
     cover(&test.app, &session, "u5").await;
     test.append(&session, "u6 \"Where is the deploy key?\"").await;
-    let first = test.context(&session).await;
+    let first = test.view(&session).await;
     assert_eq!(recalled(&first), ["user: The deploy key is stored in vault seven."]);
     indexed(&test.longhand, &session).await;
     let mut costs = Vec::new();
@@ -376,10 +376,10 @@ async fn a_request_is_searched_once_and_its_session_stays_in_memory() {
         test.append(&session, &format!("a \"step {turn}\"")).await;
         indexed(&test.longhand, &session).await;
         let before = test.longhand.store().upkeep().rows_read();
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         costs.push(test.longhand.store().upkeep().rows_read() - before);
         assert_eq!(recalled(&view), recalled(&first));
-        let again = test.context_as_of(&session, view.revision).await;
+        let again = test.view_as_of(&session, view.revision).await;
         assert_eq!((&again.hash, &again.messages), (&view.hash, &view.messages), "as from the rows");
         assert_eq!((again.context_tokens, again.estimated_tokens), (view.context_tokens, view.estimated_tokens));
     }
@@ -402,14 +402,14 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
     // Only appends start indexing in the background, so that the index may never reach the summary's revision.
     indexed(&test.longhand, &session).await;
     cover(&test.app, &session, "u8").await;
-    let first = test.context(&session).await;
+    let first = test.view(&session).await;
     assert!(recalled(&first).iter().any(|found| found.contains("module 17 ")), "{:?}", recalled(&first));
     test.settled().await;
     let mut costs = Vec::new();
     for _ in 0..5 {
         let before = test.longhand.store().upkeep().rows_read();
         // A view of an earlier revision is not in memory.
-        assert_eq!(test.context_as_of(&session, first.revision).await.hash, first.hash);
+        assert_eq!(test.view_as_of(&session, first.revision).await.hash, first.hash);
         costs.push(test.longhand.store().upkeep().rows_read() - before);
     }
     // The store counts the rows of all readers: the scheduler's heartbeat may be in one of the counts.

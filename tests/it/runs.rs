@@ -9,8 +9,8 @@ use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::approvals::{Answer, Choice, Question};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
-use longhand::app::presence::Doing;
-use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+use longhand::app::presence::PresenceKind;
+use longhand::app::prompts::{Delivery, NewPrompt, PromptChoice};
 use longhand::app::run_watch::RunSignal;
 use longhand::app::runs::{CancelRun, ListRuns};
 use longhand::app::sessions::{NewSession, SessionChange};
@@ -65,7 +65,7 @@ async fn one_agent_at_a_time_answers() {
         ada.runs().renew(&session, 1, None).await.map(drop),
         ada.runs().release(&session, 1, None).await.map(drop),
         ada.runs().cancel(&session, CancelRun { epoch: Some(1), ..CancelRun::default() }).await.map(drop),
-        ada.prompts().take(&session, 1, Wanted::First).await.map(drop),
+        ada.prompts().take(&session, 1, PromptChoice::First).await.map(drop),
     ] {
         let refused = refused.expect_err("another run is active");
         assert_eq!((refused.reason, refused.metadata["current_epoch"].as_str()), (Reason::RunLost, "2"));
@@ -130,7 +130,7 @@ async fn a_run_that_is_not_active_writes_nothing() {
                 .update(&session, SessionChange { title: Some("x".into()), ..SessionChange::default() })
                 .await
                 .map(drop),
-            stale.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.map(drop),
+            stale.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.map(drop),
             stale.sessions().archive(&session).await.map(drop),
             stale.runs().cancel(&session, CancelRun::default()).await.map(drop),
         ] {
@@ -185,10 +185,10 @@ async fn a_lost_run_leaves_nothing_open() {
 
     // The result that comes after all counts.
     let interrupted = "tool paired: result c2 [tool execution was interrupted]".to_owned();
-    assert!(shown(&test.context(&session).await).contains(&interrupted));
+    assert!(shown(&test.view(&session).await).contains(&interrupted));
     let late = conversation("t2 result=c2:late");
     test.by("ada").messages().append(&session, late, None, None).await.expect("appended");
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert!(view.contains(&"tool shown: result c2 late".to_owned()) && !view.contains(&interrupted), "{view:?}");
     assert!(
         test.app.messages().append(&session, conversation("u2 \"x\""), None, Some(before)).await.is_err(),
@@ -307,7 +307,7 @@ async fn a_tree_is_listed_and_stopped_as_one() {
 
 fn prompt(words: &str, delivery: Delivery) -> NewPrompt<'static> {
     let metadata_json = Some("{\"from\":\"here\"}".to_owned());
-    NewPrompt { delivery, metadata_json, ..NewPrompt::of(vec![text(words)]) }
+    NewPrompt { delivery, metadata_json, ..NewPrompt::from_parts(vec![text(words)]) }
 }
 
 async fn submit(caller: &Caller, session: &str, words: &str, delivery: Delivery) -> String {
@@ -345,15 +345,15 @@ async fn prompts_wait_in_order_and_are_taken_once() {
     let history = test.history(&session).await;
     assert_eq!((history[0].id, history[0].actor.as_str()), (taken.message().expect("its message"), "pat"));
     assert_eq!(history[0].metadata_json.as_deref(), Some("{\"from\":\"here\"}"));
-    assert_eq!(shown(&test.context(&session).await), ["user shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: first"]);
 
-    let (next, _) = test.app.prompts().take(&session, 1, Wanted::First).await.expect("the next one");
+    let (next, _) = test.app.prompts().take(&session, 1, PromptChoice::First).await.expect("the next one");
     assert_eq!(next.id.to_string(), third);
-    let none = test.app.prompts().take(&session, 1, Wanted::First).await.expect_err("none waits");
+    let none = test.app.prompts().take(&session, 1, PromptChoice::First).await.expect_err("none waits");
     assert_eq!(none.reason, Reason::NoPrompt);
     for (id, end) in [(&first, "taken"), (&second, "withdrawn")] {
         for refused in [
-            test.app.prompts().take(&session, 1, Wanted::Named(id)).await.map(drop),
+            test.app.prompts().take(&session, 1, PromptChoice::Named(id)).await.map(drop),
             test.app.prompts().withdraw(&session, id).await.map(drop),
             test.app.prompts().reorder(&session, id, None).await.map(drop),
         ] {
@@ -388,12 +388,12 @@ async fn a_sender_may_steer_or_interrupt() {
     let session = test.manual_session().await;
     let queued = submit(&test.app, &session, "queued", Delivery::Queue).await;
     acquire(&test.app, &session).await;
-    let none = test.app.prompts().take(&session, 1, Wanted::FirstSteering).await.expect_err("none steers");
+    let none = test.app.prompts().take(&session, 1, PromptChoice::FirstSteering).await.expect_err("none steers");
     assert_eq!(none.reason, Reason::NoPrompt);
     let steering = submit(&test.app, &session, "steering", Delivery::Steer).await;
     let also = submit(&test.app, &session, "steering too", Delivery::Steer).await;
     assert_eq!(queue(&test, &session).await, [steering.clone(), also.clone(), queued.clone()]);
-    let (taken, _) = test.app.prompts().take(&session, 1, Wanted::FirstSteering).await.expect("it steers");
+    let (taken, _) = test.app.prompts().take(&session, 1, PromptChoice::FirstSteering).await.expect("it steers");
     assert_eq!(taken.id.to_string(), steering);
     assert_eq!(newest(&test, &session).await.cancel_revision, None);
     let urgent = submit(&test.by("eve"), &session, "instead", Delivery::Interrupt).await;
@@ -442,7 +442,7 @@ async fn pages_of_the_queue_have_each_prompt_once() {
     }
     acquire(&test.app, &session).await;
     for _ in 0..4 {
-        test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
+        test.app.prompts().take(&session, 1, PromptChoice::First).await.expect("taken");
     }
     let waiting = queue(&test, &session).await;
     test.app.prompts().withdraw(&session, &waiting[2]).await.expect("withdrawn");
@@ -644,7 +644,7 @@ async fn an_agent_learns_of_everything_on_the_stream_of_its_run() {
 }
 
 /// Waits until a stream says that these are at work in the session.
-async fn present(watch: &mut Watch, expected: &[(&str, Doing)]) {
+async fn present(watch: &mut Watch, expected: &[(&str, PresenceKind)]) {
     loop {
         if let Frame::Presence(frame) = watch.frame().await {
             let found: Vec<_> = frame.present.iter().map(|present| (present.actor.as_str(), present.doing)).collect();
@@ -665,10 +665,10 @@ async fn who_watches_and_types_is_known_while_it_lasts() {
     let session = test.manual_session().await;
     let revision = test.revision(&session).await;
     let mut pat = Watch::new(test.by("pat").events().subscribe(following(&session)).await.expect("a stream"));
-    let (watching, typing) = (("pat", Doing::Watching), ("eve", Doing::Typing));
+    let (watching, typing) = (("pat", PresenceKind::Watching), ("eve", PresenceKind::Typing));
     present(&mut pat, &[watching]).await;
     let eve = test.by("eve").events().subscribe(following(&session)).await.expect("a stream");
-    present(&mut pat, &[("eve", Doing::Watching), watching]).await;
+    present(&mut pat, &[("eve", PresenceKind::Watching), watching]).await;
     drop(eve);
     present(&mut pat, &[watching]).await;
     test.by("eve").presence().report_typing(&session, true).await.expect("reported");

@@ -81,7 +81,7 @@ async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
 }
 
 async fn ask(test: &TestApp, session: &str, name: &str) -> Result<(Compaction, bool), Reason> {
-    let wanted = NewCompaction { instructions: name.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: name.to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     test.once(name, "")
         .compactions()
         .start(session, wanted)
@@ -108,14 +108,14 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
         assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
     }
     let wanted =
-        NewCompaction { instructions: "one too many".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+        NewCompaction { instructions: "one too many".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     let refused = test.app.compactions().start(&session, wanted).await.expect_err("too many");
     assert_eq!(refused.metadata["limit"], most.to_string());
     assert_eq!(test.number("select count(*) from job"), jobs, "nothing was written");
     assert_eq!(test.revision(&session).await, revision);
     // A repeated request gets its earlier answer, a waiting compaction is joined, and other sessions are not affected.
     assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));
-    let wanted = NewCompaction { instructions: "4".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: "4".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     let (joined, is_joined) = test.app.compactions().start(&session, wanted).await.expect("joined").answer;
     assert_eq!((joined.id, is_joined), (waiting[4], true));
     let other = test.session("opencode@seed", 60_000, 1_000).await;

@@ -194,7 +194,7 @@ fn a_session_is_named_by_a_unique_abbreviation_of_its_id() {
     let short = &ids[1][28..];
     for arguments in [
         &["show", short][..],
-        &["context", short],
+        &["view", short],
         &["replay", short],
         &["diff", short, "2"],
         &["events", "--session", short],

@@ -187,12 +187,12 @@ async fn a_search_has_the_pause_of_the_index_ended() {
         let head = test.longhand.store().log().head_seq();
         let page = test.app.history().search(&query("needle")).await.expect("a page");
         // What was not in the index before is asked for, and what came in time is found.
-        assert!(*search.asked().borrow() == head || page.indexed_seq == head);
+        assert!(*search.awaited_seq().borrow() == head || page.indexed_seq == head);
         assert!(page.indexed_seq < head || page.hits.len() > round);
     }
     let head = test.longhand.store().log().head_seq();
     assert_eq!(search.wait(head + 100, Duration::from_millis(1)).await.max(head), head);
-    assert!(*search.asked().borrow() <= head, "what is not in the log is not asked for");
+    assert!(*search.awaited_seq().borrow() <= head, "what is not in the log is not asked for");
 }
 
 #[tokio::test]
@@ -289,11 +289,11 @@ async fn a_shortened_output_names_its_compaction() {
     let session = prunable(&test).await;
     test.append(&session, "a7 \"looking\" call=c7\nt7 result=c7:whole").await;
     let mut watch = test.watch().await;
-    let prune = test.app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await;
+    let prune = test.app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await;
     prune.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    let context = test.context(&session).await;
-    let pruned = context.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
+    let view = test.view(&session).await;
+    let pruned = view.messages.iter().flat_map(|message| &message.parts).find(|part| part.shortened.is_some());
     let part = pruned.and_then(|part| part.source).expect("a shortened part");
     let original = test.app.messages().expand(&session, &part.to_string(), 0, "").await.expect("expanded");
     let PartBody::ToolResult(result) = &*original.messages[0].parts[0].body else { panic!("{original:?}") };

@@ -18,7 +18,7 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::message::{NewFinish, NewMessage, Role};
-use longhand::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, Step, ToolCall};
+use longhand::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ToolCall};
 use longhand::secrets::{Rule, Rules};
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn all_parts(secret: &str) -> Vec<NewPart> {
         PartBody::ToolCall(call),
         PartBody::Media(file()),
         PartBody::Marker(Marker { name: "note".to_owned(), text: secret.to_owned() }),
-        PartBody::Step(Step { finish_reason: secret.to_owned(), usage: None }),
+        PartBody::Step(ReplyStep { finish_reason: secret.to_owned(), usage: None }),
         PartBody::Opaque(Opaque {
             provider: "p".to_owned(),
             kind: "k".to_owned(),
@@ -184,7 +184,7 @@ async fn a_redacted_secret_is_in_no_file_no_view_and_no_event() {
     assert_eq!(appended.secrets.len(), 17);
     watch.wait_for(EventKind::MessageAppended).await;
     let stored = test.history(&session).await;
-    let all = format!("{stored:?} {:?}", test.context(&session).await.messages);
+    let all = format!("{stored:?} {:?}", test.view(&session).await.messages);
     assert!(!all.contains(BEGIN), "{all}");
     assert_eq!(holders(test.directory(), BEGIN), Vec::<String>::new());
     let PartBody::ToolCall(call) = &*stored[1].parts[2].body else { panic!("a call") };
@@ -299,7 +299,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     test.app.messages().edit_with(&session, edit).await.expect("edited");
     test.app.sessions().fork(&session, ForkPoint::default(), Some("f1".to_owned()), title()).await.expect("forked");
     let metadata_json = Some(format!("[\"{SECRET}\"]"));
-    let prompt = NewPrompt { metadata_json, ..NewPrompt::of(vec![text(SECRET)]) };
+    let prompt = NewPrompt { metadata_json, ..NewPrompt::from_parts(vec![text(SECRET)]) };
     test.app.prompts().submit(&session, prompt).await.expect("submitted");
     let choices = vec![Choice { id: "y".to_owned(), label: SECRET.to_owned() }];
     let asked = Question { choices, input_json: Some(format!("[\"{SECRET}\"]")), ..question(&title()) };
@@ -310,7 +310,7 @@ async fn what_other_doors_bring_is_redacted_too() {
     assert!(!format!("{answered:?}").contains(BEGIN));
     let run = test.app.runs().acquire(&session, None, false).await.expect("a run").run;
     test.app.runs().release(&session, run.epoch, Some(title())).await.expect("released");
-    let wanted = NewCompaction { instructions: title(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: title(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     // There may be nothing to compact.
     if let Ok(started) = test.app.compactions().start(&session, wanted).await {
         let _ = test.app.compactions().cancel(&started.0.id.to_string()).await;

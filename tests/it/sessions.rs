@@ -3,9 +3,9 @@
 use crate::support::{TestApp, conversation, turns, window};
 use longhand::app::Caller;
 use longhand::app::Reason;
-use longhand::app::context::Context;
 use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::views::ServedView;
 use longhand::limits;
 use longhand::model::session::SessionState;
 use longhand::model::usage::ModelWindow;
@@ -139,21 +139,21 @@ async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 20_000, 1_000).await;
     let first = test.append(&session, &turns(1, 4, 5_000)).await.revision;
-    let before = test.context(&session).await;
+    let before = test.view(&session).await;
     let small = ModelWindow { overhead: 300, ..window(4_000, 1_000) };
     let change = SessionChange { window: Some(small), ..SessionChange::default() };
     // A policy without automatic compactions, so that only the window differs.
     let auto_off =
         SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
     let changed = test.app.sessions().update(&session, auto_off).await.expect("changed").revision;
-    let after = test.context(&session).await;
+    let after = test.view(&session).await;
     assert_eq!((before.fits, before.window_tokens, after.fits, after.window_tokens), (true, 20_000, false, 4_000));
-    let figures = |view: &Context| (view.window_tokens, view.context_tokens, view.fits);
-    let then = test.context_as_of(&session, first).await;
+    let figures = |view: &ServedView| (view.window_tokens, view.context_tokens, view.fits);
+    let then = test.view_as_of(&session, first).await;
     assert_eq!((figures(&then), then.hash), (figures(&before), before.hash));
-    let now = test.context_as_of(&session, changed).await;
+    let now = test.view_as_of(&session, changed).await;
     assert_eq!(figures(&now), (4_000, before.context_tokens + 300, false));
-    assert_eq!(test.context_as_of(&session, 1).await.window_tokens, 20_000, "it began with its window");
+    assert_eq!(test.view_as_of(&session, 1).await.window_tokens, 20_000, "it began with its window");
     assert_eq!(test.findings().await, []);
 }
 

@@ -236,7 +236,9 @@ async fn a_transaction_may_last_longer_than_the_lease() {
     }
     let creating = tokio::spawn({
         let store = store.clone();
-        async move { store.sessions().create(store::Checked::own(new()), store::Requester::default()).await.map(drop) }
+        async move {
+            store.sessions().create(store::CheckedInput::trusted(new()), store::Requester::default()).await.map(drop)
+        }
     });
     let mut observer = options.connect().await.expect("connected");
     let passed =
@@ -276,7 +278,7 @@ async fn a_shard_is_given_up_although_somebody_holds_it() {
     let (store, writer) = open(folder.path()).await.expect("the shard opens");
     let writer = tokio::spawn(writer);
     let held = store.clone();
-    let create = || held.sessions().create(store::Checked::own(new()), store::Requester::default());
+    let create = || held.sessions().create(store::CheckedInput::trusted(new()), store::Requester::default());
     let mut waiting = std::pin::pin!(create());
     assert!(waiting.as_mut().now_or_never().is_none());
     store.close().end();
@@ -323,8 +325,11 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
         Store::open_shard(Arc::new(shard), folder.path().to_owned(), Duration::from_secs(30), Clock::default()).await;
     let (store, writer) = opened.expect("the shard opens");
     let writer = tokio::spawn(writer);
-    let (session, _) =
-        store.sessions().create(store::Checked::own(new()), store::Requester::default()).await.expect("a session");
+    let (session, _) = store
+        .sessions()
+        .create(store::CheckedInput::trusted(new()), store::Requester::default())
+        .await
+        .expect("a session");
     let options: sqlx::postgres::PgConnectOptions = server.url().parse().expect("an address");
     let mut other = options.connect().await.expect("connected");
     let (mut acknowledged, mut killed) = (0_i64, 0);
@@ -347,7 +352,7 @@ async fn what_was_acknowledged_is_there_although_backends_are_killed_during_comm
                         session,
                         store::Requester::default(),
                         None,
-                        store::Checked::own((vec![entry], store::WithAppend::default())),
+                        store::CheckedInput::trusted((vec![entry], store::AppendChanges::default())),
                     )
                     .await
             }

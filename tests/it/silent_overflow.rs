@@ -84,9 +84,9 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
                 test.app.messages().append(&session, messages, None, None).await.expect("appended");
             }
             assert_eq!(outcomes(&test).await, (began.clone(), vec![]), "{override_json} {finish:?}");
-            let context = test.context(&session).await;
-            assert_eq!(context.covered.is_some(), !began.is_empty(), "{finish:?}");
-            let lines = shown(&context);
+            let view = test.view(&session).await;
+            assert_eq!(view.covered.is_some(), !began.is_empty(), "{finish:?}");
+            let lines = shown(&view);
             assert!(!lines.iter().any(|line| line.contains(" added: ")), "nobody asks a model to go on: {lines:?}");
         }
     }
@@ -115,7 +115,7 @@ async fn one_request_has_its_overflow_answered_once() {
     test.append(&session, "u9 \"and now?\"").await;
     let append_reply = async |name: &str, reason, output| {
         // The reply is to the current view.
-        let view = Some(test.context(&session).await.token);
+        let view = Some(test.view(&session).await.token);
         let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
         test.app.messages().append(&session, reply(name, finish), None, None).await.expect("appended");
         outcomes(&test).await
@@ -134,7 +134,7 @@ async fn one_request_has_its_overflow_answered_once() {
     test.settled().await;
     assert_eq!(overflows(append_reply("a14", FinishReason::Stop, 9).await).0, 2);
     // Once they are credible again, it gets its own attempt.
-    let view = Some(test.context(&session).await.token);
+    let view = Some(test.view(&session).await.token);
     let credible = NewFinish { view, ..end(FinishReason::Stop, WINDOW / 2, 9) };
     test.append(&session, "u15 \"and now?\"").await;
     test.app.messages().append(&session, reply("a15", credible), None, None).await.expect("appended");
@@ -162,7 +162,7 @@ async fn an_overflow_known_only_from_usage_removes_no_images() {
         test.app.messages().append(&session, messages, None, None).await.expect("appended");
         let (began, _) = outcomes(&test).await;
         assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
-        let lines = shown(&test.context(&session).await);
+        let lines = shown(&test.view(&session).await);
         assert!(lines.iter().any(|line| line == "user shown: what does the plot media"), "{finish:?}: {lines:?}");
     }
 }
@@ -175,14 +175,14 @@ async fn a_reply_without_space_after_its_request_is_omitted_once() {
     test.app.sessions().update(&session, writes).await.expect("a window");
     test.append(&session, "u9 \"and now?\"").await;
     let append_reply = async |name: &str, output| {
-        let view = Some(test.context(&session).await.token);
+        let view = Some(test.view(&session).await.token);
         let finish = NewFinish { view, ..end(FinishReason::Length, 4_000, output) };
         test.app.messages().append(&session, reply(name, finish), None, None).await.expect("appended");
         outcomes(&test).await
     };
     let (began, failed) = append_reply("a9", 1_999).await;
     assert_eq!((began.last(), failed), (Some(&Trigger::Overflow), vec![]));
-    let view = test.context(&session).await;
+    let view = test.view(&session).await;
     let lines = shown(&view);
     assert_eq!(lines.last().map(String::as_str), Some("user shown: and now?"), "it can be sent again: {lines:?}");
     assert!(view.covered.is_some(), "there is a summary");
@@ -200,7 +200,7 @@ async fn a_reply_without_space_after_its_request_is_omitted_once() {
 async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
-    let seen = test.context(&session).await.token;
+    let seen = test.view(&session).await.token;
     test.app.messages().rewind(&session, "u5", None).await.expect("rewound");
     for (number, view) in [(91, Some(seen)), (92, None)] {
         let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
@@ -220,7 +220,7 @@ async fn a_level_that_asks_first_only_informs_here() {
     let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
     test.app.sessions().update(&session, asks).await.expect("a policy");
     let mut watch = test.watch().await;
-    let view = Some(test.context(&session).await.token);
+    let view = Some(test.view(&session).await.token);
     let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
     test.app.messages().append(&session, reply("a90", finish), None, None).await.expect("appended");
     let started = watch.wait_for(EventKind::CompactionStarted).await;

@@ -22,7 +22,7 @@ fn words_of_other_programs_lead_to_a_command() {
         (&["ls"], "'sessions'"),
         (&["--json", "tail"], "'watch'"),
         (&["delete", "x"], "'erase'"),
-        (&["contexts"], "'context'"),
+        (&["views"], "'view'"),
         (&["import", "--no-usage", "x"], "what is given needs --live too"),
         (&["erase", "x"], "what is given needs --reason <TEXT> too"),
         (&["create", "--window", "200g"], "a number of tokens is 200000, 200k or 1m"),
@@ -47,7 +47,7 @@ fn help_has_the_commands_in_groups() {
     assert!(headings.starts_with(&["Begin:", "Sessions:", "Messages:"]), "{text}");
     assert!(!headings.contains(&"Commands:"), "{text}");
     assert_eq!(headings[headings.len() - 2..], ["Options:", "Options of every command:"], "{text}");
-    assert!(text.contains("\n  context      Print a session's view for the model; also `view`\n"), "{text}");
+    assert!(text.contains("\n  view         Print a session's view for the model\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
@@ -76,7 +76,6 @@ fn what_is_empty_short_or_abbreviated_is_said() {
     }
     assert_eq!(daemon.json(&["show", &session]).len(), 0, "nothing was appended");
     daemon.text(&["append", &session, "Where does the parser begin?"]);
-    assert_eq!(daemon.text(&["view", &session]), daemon.text(&["context", &session]));
 }
 
 #[test]

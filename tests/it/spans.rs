@@ -41,7 +41,7 @@ fn requests_decisions_and_jobs_have_spans_without_content() {
     let append = "method=\"longhand.v1.MessageService/AppendMessages\"";
     line(&["DEBUG call{", append, &of_session, "status=Ok", "longhand::call: call ended duration_us="]);
     // The end of a stream comes with its trailers.
-    line(&["GetContext\"", &of_session, "status=Ok", "call ended"]);
+    line(&["GetView\"", &of_session, "status=Ok", "call ended"]);
     line(&["PinMessage\"", &of_session, "status=NotFound", "reason=MESSAGE_NOT_FOUND", "call ended"]);
     line(&["DEBUG decision{", &of_session, "longhand::decision: decision ended duration_us="]);
     line(&["decision{", &of_session, "compaction requested compaction=cmp_"]);

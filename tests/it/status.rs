@@ -6,7 +6,7 @@ use crate::provider::{LONG_TIMEOUTS, configured, input, reply, status};
 use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use futures::FutureExt as _;
-use longhand::app::admin::{Breaker, Provider, Spent};
+use longhand::app::admin::{Breaker, Provider, SummarizerSpending};
 use longhand::app::compactions::NewCompaction;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -37,13 +37,13 @@ async fn summarized(test: &TestApp) -> String {
     session
 }
 
-async fn spent(test: &TestApp) -> Vec<Spent> {
+async fn spent(test: &TestApp) -> Vec<SummarizerSpending> {
     test.app.daemon().info().await.expect("the state").spent
 }
 
 /// The totals of this number of times the three requests.
-fn expected(times: i64) -> Vec<Spent> {
-    let replied = Spent {
+fn expected(times: i64) -> Vec<SummarizerSpending> {
+    let replied = SummarizerSpending {
         summarizer: "fake".to_owned(),
         model: "fake-1".to_owned(),
         requests: 2 * times,
@@ -59,7 +59,7 @@ fn expected(times: i64) -> Vec<Spent> {
         unpriced: 0,
         duration_ms: 0,
     };
-    let failed = Spent {
+    let failed = SummarizerSpending {
         model: "m".to_owned(),
         requests: times,
         usage: Usage::default(),
@@ -71,8 +71,8 @@ fn expected(times: i64) -> Vec<Spent> {
 }
 
 /// The same without durations.
-fn timeless(spent: Vec<Spent>) -> Vec<Spent> {
-    spent.into_iter().map(|spent| Spent { duration_ms: 0, ..spent }).collect()
+fn timeless(spent: Vec<SummarizerSpending>) -> Vec<SummarizerSpending> {
+    spent.into_iter().map(|spent| SummarizerSpending { duration_ms: 0, ..spent }).collect()
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let after = recorded(&test, &session).await;
     assert!(matches!(after[0], (Purpose::Branch(_), false, None)), "{after:?}");
     let counted = spent(&test).await;
-    let sum = |of: fn(&Spent) -> i64| counted.iter().map(of).sum::<i64>();
+    let sum = |of: fn(&SummarizerSpending) -> i64| counted.iter().map(of).sum::<i64>();
     assert_eq!((sum(|spent| spent.requests), sum(|spent| spent.cost_micros)), (4, 280));
 
     // The request log cannot be changed, and also contains the requests of compactions.
@@ -270,7 +270,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
         assert!(refused.contains("never"), "{refused}");
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
-    let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of_kind(CompactionKind::Summary) };
     let (compaction, _) = test.app.compactions().start(&session, wanted).await.expect("started").answer;
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));

@@ -5,9 +5,9 @@ use futures::FutureExt as _;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::app::summary_tasks::TaskReply;
+use longhand::app::views::ViewRequest;
 use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -43,7 +43,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
-    test.app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
+    test.app.compactions().start(session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("asked");
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
@@ -133,7 +133,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         test.app.messages().append(&session, messages, None, None).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
-        let wanted = NewCompaction::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: answer.clone(), supplied, ..TaskReply::default() }).await;
         watch.wait_for(EventKind::Compacted).await;
@@ -170,13 +170,13 @@ async fn the_record_follows_a_models_summary_where_the_policy_wants_it() {
 
 /// The compaction, author and summarizer of a view's summary; its message and the view itself must agree.
 async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
-    let context = test.context(session).await;
-    let summary = context.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
+    let view = test.view(session).await;
+    let summary = view.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let provenance = summary.provenance.clone().expect("it is signed");
-    assert_eq!(context.provenance.as_ref(), Some(&provenance));
-    let compaction = context.covered.map(|covered| covered.compaction);
+    assert_eq!(view.provenance.as_ref(), Some(&provenance));
+    let compaction = view.covered.map(|covered| covered.compaction);
     assert_eq!((provenance.summary, provenance.compaction), (summary.source, compaction));
-    let others = context.messages.iter().filter(|message| message.kind != ViewKind::Summary);
+    let others = view.messages.iter().filter(|message| message.kind != ViewKind::Summary);
     assert!(others.into_iter().all(|message| message.provenance.is_none()));
     (compaction.expect("of a compaction").to_string(), provenance.author, provenance.summarizer.clone())
 }
@@ -187,12 +187,12 @@ async fn every_view_names_the_author_of_its_summary() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     test.append(&session, &turns(1, 2, 3_000)).await;
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     assert!(whole.provenance.is_none() && whole.messages.iter().all(|message| message.provenance.is_none()));
     compacted(&test, &session).await;
     let by_model = signed(&test, &session).await;
     assert_eq!((by_model.1, by_model.2.as_str()), (Author::Model, "scripted"));
-    let first = test.context(&session).await;
+    let first = test.view(&session).await;
     test.append(&session, &turns(3, 4, 3_000)).await;
     compacted(&test, &session).await;
     let built_in = signed(&test, &session).await;
@@ -202,11 +202,8 @@ async fn every_view_names_the_author_of_its_summary() {
     let by_client = signed(&test, &session).await;
     assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
     // An earlier view has its earlier provenance, also for a caller that holds its messages; a fork has its parent's.
-    let known = ContextRequest {
-        as_of: Some(first.revision),
-        known_hash: Some(first.hash.to_vec()),
-        ..ContextRequest::default()
-    };
+    let known =
+        ViewRequest { as_of: Some(first.revision), known_hash: Some(first.hash.to_vec()), ..ViewRequest::default() };
     let again = test.app.views().get(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
     assert_eq!(again.provenance.and_then(|found| found.compaction).map(|id| id.to_string()), Some(by_model.0));
@@ -217,8 +214,8 @@ async fn every_view_names_the_author_of_its_summary() {
 
 /// The text and the provenance of the only branch summary in a view.
 async fn branch_summary(test: &TestApp, session: &str) -> (String, Provenance) {
-    let context = test.context(session).await;
-    let mut branches = context.messages.iter().filter(|message| message.kind == ViewKind::Branch);
+    let view = test.view(session).await;
+    let mut branches = view.messages.iter().filter(|message| message.kind == ViewKind::Branch);
     let branch = branches.next().expect("it is shown");
     assert!(branches.next().is_none() && branch.role == Role::User);
     let PartBody::Text(text) = &*branch.parts[0].body else { panic!("words") };
@@ -236,7 +233,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     test.append(&session, "u1 \"stay here\"").await;
     append(uses("read", "/a.ts", 1)).await;
     append(uses("edit", "/b.ts", 2)).await;
-    let seen = test.context(&session).await.revision;
+    let seen = test.view(&session).await.revision;
     let rewind = async |request_id: &str, instructions: &str, expected| {
         let request = RequestKey { id: request_id.to_owned(), payload_hash: [1; 32] };
         let caller = test
@@ -247,7 +244,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     };
     let stale = rewind("stale", "", Some(1)).await.expect_err("history changed since");
     assert_eq!(stale.reason, Reason::RevisionMismatch);
-    assert_eq!(test.context(&session).await.revision, seen, "nothing changed");
+    assert_eq!(test.view(&session).await.revision, seen, "nothing changed");
     let refused = rewind("long", &"x".repeat(longhand::limits::INSTRUCTIONS_BYTES_MAX + 1), None).await;
     assert_eq!(refused.expect_err("too long").reason, Reason::LimitExceeded);
     let receipt = rewind("once", "dwell on files", None).await.expect("rewound");
@@ -268,12 +265,12 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     // The branch and the continuation are one history, and the view accounts for all of it.
     assert_eq!(test.findings().await, []);
     // After an undo, the branch is back and needs no summary.
-    let branched = test.context(&session).await.hash;
-    let before = test.context_as_of(&session, seen).await.hash;
+    let branched = test.view(&session).await.hash;
+    let before = test.view_as_of(&session, seen).await.hash;
     test.app.compactions().undo(&session, None).await.expect("undone");
-    assert_eq!(test.context(&session).await.hash, before);
+    assert_eq!(test.view(&session).await.hash, before);
     test.app.compactions().redo(&session, None).await.expect("redone");
-    assert_eq!(test.context(&session).await.hash, branched);
+    assert_eq!(test.view(&session).await.hash, branched);
     assert_eq!(test.findings().await, []);
     let listed = test.app.messages().list(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
     let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();
@@ -317,10 +314,10 @@ async fn the_policys_fallback_replaces_the_summary_of_a_model_that_fails() {
         let test = TestApp::with(ScriptedSummarizer::new([Line::Refuse])).await;
         let session = test.session(preset, 600_000, 1_000).await;
         test.append(&session, &turns(1, 40, 4_000)).await;
-        let asked = NewCompaction::of(CompactionKind::Summary);
+        let asked = NewCompaction::of_kind(CompactionKind::Summary);
         test.app.compactions().start(&session, asked).await.expect("started");
         test.settled().await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert_eq!(view.covered.is_none(), has_fallback, "{preset}: {:?}", view.covered);
         if has_fallback {
             assert_eq!(view.messages.iter().filter(|message| message.kind == ViewKind::Shown).count(), 20, "{preset}");

@@ -107,7 +107,7 @@ async fn a_client_writes_the_summary() {
     let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.usage, outcome.supplied), ("client/mine", Some(usage), false));
     assert_eq!((outcome.covered.clone(), outcome.tail_start), (task.task.covered.clone(), task.task.tail_start));
-    let view = shown(&setup.test.context(&setup.session).await);
+    let view = shown(&setup.test.view(&setup.session).await);
     assert_eq!(view[1], "assistant summary: ## goal - count");
     assert_eq!(view.last().map(String::as_str), Some("user shown: and then?"));
     assert!(setup.script.asked().is_empty(), "nobody else was asked");
@@ -317,7 +317,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
     setup.test.app.summary_tasks().complete(&hold, own).await.expect("accepted");
     let outcome = setup.compacted().await;
     assert!(outcome.supplied);
-    let view = setup.test.context(&setup.session).await;
+    let view = setup.test.view(&setup.session).await;
     let lines = shown(&view);
     assert_eq!(
         lines[1..],
@@ -397,7 +397,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
     assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
     setup.test.settled().await;
     assert_eq!(setup.watch.count(EventKind::Compacted), 0);
-    assert!(setup.test.context(&setup.session).await.covered.is_none());
+    assert!(setup.test.view(&setup.session).await.covered.is_none());
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn watchers_receive_a_summary_as_it_is_written() {
     let mut elsewhere = watch(&test, Some(&other), true).await;
     test.append(&session, &turns(9, 9, 1_100)).await;
     script.held().await;
-    let pending = test.context(&session).await.pending.expect("it is being written");
+    let pending = test.view(&session).await.pending.expect("it is being written");
     for watch in [&mut mine, &mut all] {
         let mut offset = 0;
         for expected in ["", "## Goal\n", "- naïve", " words"] {
@@ -47,7 +47,7 @@ async fn watchers_receive_a_summary_as_it_is_written() {
             offset += i64::try_from(expected.len()).expect("short");
         }
     }
-    let view = shown(&test.context(&session).await).join("\n");
+    let view = shown(&test.view(&session).await).join("\n");
     assert!(!view.contains("goal"), "no view shows what is not in force: {view}");
     script.release();
     mine.wait_for(EventKind::Compacted).await;

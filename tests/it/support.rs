@@ -14,11 +14,11 @@
 use crate::database::{Database, copy_store};
 use crate::engines::open_store;
 use longhand::app::append::{Appended, ListMessages};
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::config::{Hook, Hooks};
@@ -170,7 +170,8 @@ impl TestApp {
         let (store, writer) = open_store(directory.path(), clock.clone()).await;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(summarizer.clone()), scheduling);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
@@ -308,7 +309,7 @@ impl TestApp {
     }
 
     /// Appends a conversation.
-    pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
+    pub(crate) async fn append(&self, session: &str, text: &str) -> AppendAnswer {
         let appended = self.app.messages().append(session, conversation(text), None, None).await;
         appended.unwrap_or_else(|error| panic!("{error}: {text}")).answer
     }
@@ -350,14 +351,14 @@ impl TestApp {
     }
 
     /// The current view.
-    pub(crate) async fn context(&self, session: &str) -> Context {
-        self.app.views().get(session, ContextRequest::default()).await.expect("a context")
+    pub(crate) async fn view(&self, session: &str) -> ServedView {
+        self.app.views().get(session, ViewRequest::default()).await.expect("a view")
     }
 
     /// The view as of a revision.
-    pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
-        let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
-        self.app.views().get(session, request).await.expect("a context")
+    pub(crate) async fn view_as_of(&self, session: &str, at: Revision) -> ServedView {
+        let request = ViewRequest { as_of: Some(at), ..ViewRequest::default() };
+        self.app.views().get(session, request).await.expect("a view")
     }
 
     /// The session's newest revision.
@@ -724,12 +725,12 @@ pub(crate) fn body_text(body: &PartBody) -> Option<&str> {
 }
 
 /// A view as text, one line per message: role, kind, and the beginning of its content.
-pub(crate) fn shown(context: &Context) -> Vec<String> {
+pub(crate) fn shown(view: &ServedView) -> Vec<String> {
     let line = |message: &longhand::model::view::ViewMessage| {
         let words: String = message.parts.iter().map(|part| brief(&part.body)).collect::<Vec<_>>().join(" ");
         format!("{:?} {:?}: {words}", message.role, message.kind).to_lowercase()
     };
-    context.messages.iter().map(line).collect()
+    view.messages.iter().map(line).collect()
 }
 
 fn brief(body: &PartBody) -> String {

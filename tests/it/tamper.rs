@@ -63,7 +63,7 @@ pub(crate) async fn rich() -> TestApp {
     app.sessions().archive(&session).await.expect("archived");
     app.sessions().restore(&session).await.expect("restored");
     let pruned = crate::support::prunable(&test).await;
-    app.compactions().start(&pruned, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&pruned, NewCompaction::of_kind(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::PartsPruned).await;
     test.settled().await;
     let fork = app.sessions().fork(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new()).await;
@@ -482,7 +482,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
         let first = crate::support::soon("a finding", check.recv()).await;
         first.expect("an item").expect("it goes on");
     }
-    crate::support::soon("a view", test.context(&session)).await;
+    crate::support::soon("a view", test.view(&session)).await;
 }
 
 async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {

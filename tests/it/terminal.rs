@@ -69,8 +69,8 @@ fn commands<'a>(own: &'a str, file: &'a str, compaction: &'a str) -> Vec<Vec<&'a
         vec!["sessions"],
         vec!["show", own, "--records", "--derived"],
         vec!["show", own],
-        vec!["context", own],
-        vec!["context", own, "--as-of", "5"],
+        vec!["view", own],
+        vec!["view", own, "--as-of", "5"],
         vec!["expand", own, "d"],
         vec!["expand", own, compaction],
         vec!["diff", own, "3", "8"],
@@ -137,7 +137,7 @@ fn no_command_prints_what_a_terminal_would_obey() {
         let (done, _, errors) = printed(mistake);
         assert!(!done && errors.trim_end().lines().count() == 1, "{mistake:?}: {errors}");
     }
-    for command in [&["show", own][..], &["sessions"], &["replay", own], &["context", own]] {
+    for command in [&["show", own][..], &["sessions"], &["replay", own], &["view", own]] {
         let (_, text, _) = printed(&[command, &["--json"]].concat());
         assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{command:?}");
     }
@@ -168,7 +168,7 @@ fn no_words_pass_for_a_line_of_the_audit_log() {
     let ends = shown_ends(&daemon.json(&["show", &session, "--records"]));
     assert_eq!(with("  = "), ends, "{log}");
     // Headings of messages and views are at the margin too.
-    for command in [["show", &session], ["context", &session]] {
+    for command in [["show", &session], ["view", &session]] {
         let text = daemon.text(&command);
         let forged = text.lines().filter(|line| line.starts_with("#77") || line.starts_with("#78")).count();
         assert_eq!(forged, 0, "{text}");

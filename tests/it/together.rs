@@ -33,8 +33,8 @@ fn two_agents_and_two_people_share_a_session() {
     assert_eq!(idle["activity"], "ACTIVITY_IDLE");
 
     // Pat asks, and one of the agents answers.
-    by(&daemon, "pat", &["prompt", "add", "shared", "Build it."]);
-    by(&daemon, "pat", &["prompt", "add", "shared", "Then clean up."]);
+    by(&daemon, "pat", &["prompt", "submit", "shared", "Build it."]);
+    by(&daemon, "pat", &["prompt", "submit", "shared", "Then clean up."]);
     assert_eq!(by(&daemon, "ada", &["run", "acquire", "shared", "--take", "--lease", "600"]), "1");
     let taken = refused(&daemon, "bob", &["run", "acquire", "shared"]);
     assert!(taken.contains("RUN_ACTIVE") && taken.contains("ada"), "{taken}");
@@ -50,7 +50,7 @@ fn two_agents_and_two_people_share_a_session() {
     by(&daemon, "ada", &["append", "shared", "--messages", lines, "--run", "1"]);
 
     // Eve steers, and the agent asks.
-    by(&daemon, "eve", &["prompt", "add", "shared", "And test it.", "--steer"]);
+    by(&daemon, "eve", &["prompt", "submit", "shared", "And test it.", "--steer"]);
     by(&daemon, "ada", &["prompt", "take", "shared", "1", "--steering"]);
     let question = by(&daemon, "ada", &["approve", "ask", "shared", "Push it?", "--tool", "git", "--run", "1"]);
     assert_eq!(object(&daemon, &["run", "show", "shared"])["activity"], "ACTIVITY_WAITING_FOR_APPROVAL");
@@ -72,7 +72,7 @@ fn two_agents_and_two_people_share_a_session() {
     by(&daemon, "ada", &["append", "shared", "--role", "assistant", "Tested.", "--run", "1"]);
 
     // Pat interrupts; the other agent goes on, and is killed.
-    by(&daemon, "pat", &["prompt", "add", "shared", "Stop, mend the door first.", "--interrupt"]);
+    by(&daemon, "pat", &["prompt", "submit", "shared", "Stop, mend the door first.", "--interrupt"]);
     let asked = object(&daemon, &["run", "show", "shared"]);
     assert!(asked["run"]["cancelRevision"].is_string(), "{asked}");
     by(&daemon, "ada", &["run", "release", "shared", "1"]);
@@ -112,13 +112,13 @@ fn a_person_sends_again_and_has_the_result_of_a_call() {
     by(&daemon, "ada", &["append", "again", "--messages", lines.to_str().expect("UTF-8")]);
     by(&daemon, "pat", &["edit", "again", &first, "Good morning", "--metadata", r#"{"mood": "good"}"#]);
 
-    by(&daemon, "pat", &["prompt", "add", "again", "at home", "--result", "c1"]);
+    by(&daemon, "pat", &["prompt", "submit", "again", "at home", "--result", "c1"]);
     let waits = by(&daemon, "pat", &["prompt", "list", "again"]);
     assert!(waits.contains("[result of c1] at home"), "{waits}");
-    let twice = refused(&daemon, "eve", &["prompt", "add", "again", "elsewhere", "--result", "c1"]);
+    let twice = refused(&daemon, "eve", &["prompt", "submit", "again", "elsewhere", "--result", "c1"]);
     assert!(twice.contains("CALL_ANSWERED"), "{twice}");
     by(&daemon, "ada", &["run", "acquire", "again", "--take", "--lease", "600"]);
-    let view = daemon.json(&["context", "again"]);
+    let view = daemon.json(&["view", "again"]);
     let text = serde_json::to_string(&view).expect("JSON");
     assert!(
         text.contains(r#""output":"at home""#) && text.contains(r#""metadataJson":"{\"mood\": \"good\"}""#),
@@ -126,14 +126,14 @@ fn a_person_sends_again_and_has_the_result_of_a_call() {
     );
 
     // The run is at work on what the person leaves out.
-    by(&daemon, "pat", &["prompt", "add", "again", "And where else?", "--rewind-to", &first]);
+    by(&daemon, "pat", &["prompt", "submit", "again", "And where else?", "--rewind-to", &first]);
     assert_eq!(object(&daemon, &["run", "show", "again"])["run"]["end"]["reason"], "RUN_END_REASON_CANCELLED");
     by(&daemon, "ada", &["run", "acquire", "again", "--take"]);
-    let view = by(&daemon, "pat", &["context", "again"]);
+    let view = by(&daemon, "pat", &["view", "again"]);
     assert!(view.contains("Good morning") && view.contains("And where else?"), "{view}");
     assert!(!view.contains("at home") && !view.contains("Where?\n"), "{view} {second}");
-    by(&daemon, "pat", &["prompt", "add", "again", "Anew", "--rewind-all"]);
-    assert!(!by(&daemon, "pat", &["context", "again"]).contains("Good morning"));
+    by(&daemon, "pat", &["prompt", "submit", "again", "Anew", "--rewind-all"]);
+    assert!(!by(&daemon, "pat", &["view", "again"]).contains("Good morning"));
     // Fails if a chain is not whole.
     daemon.text(&["audit", "verify"]);
 }

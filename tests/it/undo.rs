@@ -4,7 +4,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns};
 use longhand::app::Reason;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::ForkPoint;
-use longhand::app::undo::Reversed;
+use longhand::app::undo::ReversedChange;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 
@@ -13,11 +13,11 @@ async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) 
     test.app.compactions().supply_summary(session, new).await.expect("supplied");
 }
 
-async fn undo(test: &TestApp, session: &str) -> Reversed {
+async fn undo(test: &TestApp, session: &str) -> ReversedChange {
     test.app.compactions().undo(session, None).await.expect("undone").0
 }
 
-async fn redo(test: &TestApp, session: &str) -> Reversed {
+async fn redo(test: &TestApp, session: &str) -> ReversedChange {
     test.app.compactions().redo(session, None).await.expect("redone").0
 }
 
@@ -30,30 +30,30 @@ async fn refused_redo(test: &TestApp, session: &str) -> longhand::app::Error {
 async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let session = crate::support::prunable(test).await;
     let mut watch = test.watch().await;
-    let mut hashes = vec![test.context(&session).await.hash];
+    let mut hashes = vec![test.view(&session).await.hash];
     let app = &test.app;
-    app.compactions().start(&session, NewCompaction::of(CompactionKind::Prune)).await.expect("something to prune");
+    app.compactions().start(&session, NewCompaction::of_kind(CompactionKind::Prune)).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    hashes.push(test.context(&session).await.hash);
+    hashes.push(test.view(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;
-    hashes.push(test.context(&session).await.hash);
+    hashes.push(test.view(&session).await.hash);
     app.messages().edit(&session, "u3", &[text("in other words")], None).await.expect("edited");
-    hashes.push(test.context(&session).await.hash);
+    hashes.push(test.view(&session).await.hash);
     app.messages().rewind(&session, "ax5", None).await.expect("rewound");
-    hashes.push(test.context(&session).await.hash);
+    hashes.push(test.view(&session).await.hash);
     supply(test, &session, "more of it", "u4").await;
-    hashes.push(test.context(&session).await.hash);
+    hashes.push(test.view(&session).await.hash);
     assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]), "every change shows");
     (session, hashes)
 }
 
-fn kind(reversed: &Reversed) -> &'static str {
+fn kind(reversed: &ReversedChange) -> &'static str {
     match reversed {
-        Reversed::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
-        Reversed::Compaction(_) => "compaction",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Edit(_), .. }) => "edit",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Rewind, .. }) => "rewind",
-        Reversed::Rewrite(Rewrite { of: RewriteOf::Words(_), .. }) => "words",
+        ReversedChange::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
+        ReversedChange::Compaction(_) => "compaction",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Edit(_), .. }) => "edit",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Rewind, .. }) => "rewind",
+        ReversedChange::Rewrite(Rewrite { of: RewriteOf::Words(_), .. }) => "words",
     }
 }
 
@@ -65,7 +65,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
         let mut kinds = Vec::new();
         for before in hashes.iter().rev().skip(1) {
             kinds.push(kind(&undo(&test, &session).await));
-            assert_eq!(&test.context(&session).await.hash, before, "behind {kinds:?}");
+            assert_eq!(&test.view(&session).await.hash, before, "behind {kinds:?}");
         }
         assert_eq!(kinds, ["compaction", "rewind", "edit", "compaction", "prune"]);
         let error = test.app.compactions().undo(&session, None).await.expect_err("that was all");
@@ -73,7 +73,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
         let mut kinds = Vec::new();
         for after in &hashes[1..] {
             kinds.push(kind(&redo(&test, &session).await));
-            assert_eq!(&test.context(&session).await.hash, after, "behind {kinds:?}");
+            assert_eq!(&test.view(&session).await.hash, after, "behind {kinds:?}");
         }
         assert_eq!(kinds, ["prune", "compaction", "edit", "rewind", "compaction"]);
         assert_eq!(refused_redo(&test, &session).await.reason, Reason::NothingToRedo);
@@ -81,7 +81,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
     assert_eq!(test.findings().await, []);
     let test = test.restart().await;
     undo(&test, &session).await;
-    assert_eq!(test.context(&session).await.hash, hashes[4], "the marks say it all");
+    assert_eq!(test.view(&session).await.hash, hashes[4], "the marks say it all");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     for reverse in [true, true, false, false, true] {
         let reversed = if reverse { undo(&test, &session).await } else { redo(&test, &session).await };
         let at = test.revision(&session).await;
-        if let Reversed::Compaction(found) = reversed {
+        if let ReversedChange::Compaction(found) = reversed {
             assert_eq!((found.id, found.undone_revision), (compaction, reverse.then_some(at)));
             assert_eq!(listed().await, *found);
         }
@@ -161,10 +161,10 @@ async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
     let words = |lines: Vec<String>| -> Vec<String> {
         lines.iter().filter_map(|line| line.rsplit(' ').next().map(str::to_owned)).collect()
     };
-    assert_eq!(words(shown(&test.context(&session).await)), ["one", "two", "three", "four", "five"]);
+    assert_eq!(words(shown(&test.view(&session).await)), ["one", "two", "three", "four", "five"]);
     test.append(&session, "a3 \"six\"").await;
     redo(&test, &session).await;
-    assert_eq!(words(shown(&test.context(&session).await)), ["one", "two", "five", "six"]);
+    assert_eq!(words(shown(&test.view(&session).await)), ["one", "two", "five", "six"]);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn automatic_compactions_wait_behind_every_kind_of_undo() {
     test.append(&session, "a10 3000c").await;
     test.settled().await;
     undo(&test, &session).await;
-    assert!(test.context(&session).await.estimated_tokens > 5_000, "the test needs it to be due");
+    assert!(test.view(&session).await.estimated_tokens > 5_000, "the test needs it to be due");
     test.append(&session, "a11 \"more\"").await;
     test.settled().await;
     assert_eq!(begun(&test.events().await), 0);
@@ -271,28 +271,28 @@ async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
-    let whole = test.context(&session).await.hash;
+    let whole = test.view(&session).await.hash;
     test.app.messages().edit(&session, "u2", &[text("better")], None).await.expect("edited");
-    let edited = test.context(&session).await.hash;
+    let edited = test.view(&session).await.hash;
     test.app.messages().rewind(&session, "a3", None).await.expect("rewound");
-    let rewound = test.context(&session).await.hash;
+    let rewound = test.view(&session).await.hash;
     let fork = async |of: &str| {
         let forked = test.app.sessions().fork(of, ForkPoint::default(), None, String::new()).await;
         forked.expect("a fork").0.session.id.to_string()
     };
     let forked = fork(&session).await;
     assert_eq!(kind(&undo(&test, &forked).await), "rewind");
-    assert_eq!(test.context(&forked).await.hash, edited);
+    assert_eq!(test.view(&forked).await.hash, edited);
     assert_eq!(kind(&undo(&test, &forked).await), "edit");
-    assert_eq!(test.context(&forked).await.hash, whole);
-    assert_eq!(test.context(&session).await.hash, rewound, "the parent keeps what it did");
+    assert_eq!(test.view(&forked).await.hash, whole);
+    assert_eq!(test.view(&session).await.hash, rewound, "the parent keeps what it did");
     // A change that the parent undid can be redone in a fork of it, and only there.
     undo(&test, &session).await;
     let later = fork(&session).await;
     assert_eq!(kind(&redo(&test, &later).await), "rewind");
-    assert_eq!(test.context(&later).await.hash, rewound);
-    assert_eq!(test.context(&session).await.hash, edited);
+    assert_eq!(test.view(&later).await.hash, rewound);
+    assert_eq!(test.view(&session).await.hash, edited);
     redo(&test, &forked).await;
-    assert_eq!(test.context(&forked).await.hash, edited);
+    assert_eq!(test.view(&forked).await.hash, edited);
     assert_eq!(test.findings().await, []);
 }

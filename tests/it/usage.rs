@@ -3,8 +3,8 @@
 use crate::support::{TestApp, conversation, text, turns, window};
 use crate::window_fit::settled;
 use longhand::app::append::Appended;
-use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::{OverflowAction, ServedView, ViewRequest};
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::Trigger;
 use longhand::model::event::{EventBody, EventKind};
@@ -19,18 +19,18 @@ async fn messages_after_a_view_are_estimated_on_top_at_any_age() {
         let mut test = TestApp::start().await;
         let session = test.session("opencode@seed", 60_000, 1_000).await;
         test.append(&session, &turns(1, 2, 400)).await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         // Other clients write 300 mutations, some 20 000 tokens.
         for number in 0..300 {
             test.append(&session, &format!("u{} 270c", 100 + number)).await;
         }
-        let before = test.context(&session).await.context_tokens;
+        let before = test.view(&session).await.context_tokens;
         if restarts {
             test = test.restart().await;
         }
         let late = reply("a3", view.context_tokens, Some(&view.token));
         let context = append(&test, &session, late).await.expect("appended").context;
-        let now = test.context(&session).await;
+        let now = test.view(&session).await;
         assert_eq!(Some(now.context_tokens), context.context_tokens);
         assert!((before - 300..before + 300).contains(&now.context_tokens), "{before} and {}", now.context_tokens);
         assert_eq!(test.findings().await, []);
@@ -49,16 +49,16 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
     reply
 }
 
-async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<AppendAnswer, Error> {
     test.app.messages().append(session, messages, None, None).await.map(|appended| appended.answer)
 }
 
 /// A view for a smaller window, shortened to it.
-async fn shorter(test: &TestApp, session: &str) -> Context {
-    let request = ContextRequest {
+async fn shorter(test: &TestApp, session: &str) -> ServedView {
+    let request = ViewRequest {
         window: Some(ModelWindow { model: "small".to_owned(), overhead: 9, ..window(600, 100) }),
         action: OverflowAction::Shorten,
-        ..ContextRequest::default()
+        ..ViewRequest::default()
     };
     test.app.views().get(session, request).await.expect("a view")
 }
@@ -68,14 +68,14 @@ async fn a_reply_keeps_the_view_of_its_token() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 4, 1_000)).await;
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     let short = shorter(&test, &session).await;
     append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("appended");
     test.append(&session, "a6 open").await;
     let finish = NewFinish { view: Some(short.token.clone()), ..NewFinish::default() };
     test.app.messages().finish(&session, "a6", finish, None).await.expect("sealed");
     append(&test, &session, reply("a7", 900, None)).await.expect("appended");
-    let given = |view: &Context, window, shortened| {
+    let given = |view: &ServedView, window, shortened| {
         Some(GivenView { revision: view.revision, hash: view.hash, window, shortened })
     };
     let small = ModelWindow { model: "small".to_owned(), overhead: 9, ..window(600, 100) };
@@ -87,7 +87,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     // A repeated reply is the same reply.
     let again = append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("it is there");
     assert_eq!(again.existed_count, 1);
-    let other = append(&test, &session, reply("a5", 900, Some(&test.context(&session).await.token))).await;
+    let other = append(&test, &session, reply("a5", 900, Some(&test.view(&session).await.token))).await;
     assert_eq!(other.expect_err("to another view").reason, Reason::ClientIdReused);
     assert_eq!(test.findings().await, []);
 }
@@ -99,7 +99,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
     let other = test.session("opencode@seed", 60_000, 1_000).await;
     let foreign = elsewhere.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, "u1 \"one\"\na0 open").await;
-    let own = test.context(&session).await.token;
+    let own = test.view(&session).await.token;
     let mut altered = own.clone();
     altered.replace_range(20..21, if &own[20..21] == "A" { "B" } else { "A" });
     let tokens = [
@@ -107,8 +107,8 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         "none of ours".to_owned(),
         "A".repeat(100_000),
         altered,
-        test.context(&other).await.token,
-        elsewhere.context(&foreign).await.token,
+        test.view(&other).await.token,
+        elsewhere.view(&foreign).await.token,
     ];
     let before = test.number("select max(seq) from event");
     for token in &tokens {
@@ -131,17 +131,17 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
-    let shared = test.context(&session).await;
+    let shared = test.view(&session).await;
     let point = ForkPoint { as_of_revision: Some(shared.revision), ..ForkPoint::default() };
     test.append(&session, "u2 \"three\"").await;
-    let later = test.context(&session).await;
+    let later = test.view(&session).await;
     let forked = async |from: &str, point| {
         let fork = test.app.sessions().fork(from, point, None, String::new()).await;
         fork.expect("forked").0.session.id.to_string()
     };
     let fork = forked(&session, point).await;
     test.append(&fork, "u3 \"elsewhere\"").await;
-    let of_fork = test.context(&fork).await;
+    let of_fork = test.view(&fork).await;
     let deeper = forked(&fork, ForkPoint::default()).await;
     for (to, view, is_taken) in [
         (&fork, &shared, true),
@@ -182,7 +182,7 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
             _ => drop(test.app.messages().rewind(&session, "a2", None).await.expect("rewound")),
         }
         test.settled().await;
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert!(view.context_tokens < 2_000, "{change}: {}", view.context_tokens);
         let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
         assert!(context.context_tokens.is_some_and(|tokens| tokens < 2_000), "{change}: {context:?}");
@@ -196,12 +196,12 @@ async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_000)).await;
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     // Four times the estimate, and more than the smaller window.
     append(&test, &session, reply("a9", 4 * whole.context_tokens, Some(&whole.token))).await.expect("appended");
-    let whole = test.context(&session).await;
+    let whole = test.view(&session).await;
     let small = window(whole.context_tokens / 2, 100);
-    let request = ContextRequest { window: Some(small), action: OverflowAction::Shorten, ..ContextRequest::default() };
+    let request = ViewRequest { window: Some(small), action: OverflowAction::Shorten, ..ViewRequest::default() };
     let short = test.app.views().get(&session, request).await.expect("a view");
     assert!((short.fits, short.shortened) == (true, true), "{} of {}", short.context_tokens, short.window_tokens);
     let left = short.estimated_tokens * 100 / whole.estimated_tokens;
@@ -216,7 +216,7 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
     let ended = Notify::new();
     let writer = async {
         for number in 0..60 {
-            let view = test.context(&session).await;
+            let view = test.view(&session).await;
             let late = reply(&format!("a{}", 100 + number), view.context_tokens + 3, Some(&view.token));
             // A token of a view that was compacted meanwhile is still accepted; its usage does not count.
             append(&test, &session, late).await.expect("appended");
@@ -229,22 +229,22 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
         let mut views = BTreeMap::new();
         let mut head = test.longhand.store().log().watch_head();
         loop {
-            let view = test.context(&session).await;
+            let view = test.view(&session).await;
             views.insert(view.revision, view);
             tokio::select! {
                 changed = head.changed() => changed.expect("the store is open"),
                 () = ended.notified() => break,
             }
         }
-        let last = test.context(&session).await;
+        let last = test.view(&session).await;
         views.insert(last.revision, last);
         views
     };
     let ((), views) = tokio::join!(writer, reader);
     assert!(views.values().any(|view| view.covered.is_some()), "compactions ran meanwhile");
     for view in views.into_values() {
-        let again = test.context_as_of(&session, view.revision).await;
-        let figures = |view: &Context| (view.hash, view.context_tokens, view.estimated_tokens, view.fits);
+        let again = test.view_as_of(&session, view.revision).await;
+        let figures = |view: &ServedView| (view.hash, view.context_tokens, view.estimated_tokens, view.fits);
         assert_eq!(figures(&view), figures(&again), "at {}", view.revision);
     }
 }
@@ -286,9 +286,9 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
     assert_eq!(of(&large, "u8").await, None);
     let cold = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!((cold.context, cold.revision), (known.context, known.revision + 1), "the newest decision's");
-    test.context(&large).await;
+    test.view(&large).await;
     let answered = of(&large, "u9").await;
-    assert_eq!(answered, Some(test.context(&large).await.context_tokens));
+    assert_eq!(answered, Some(test.view(&large).await.context_tokens));
     let warm = test.app.sessions().get(&large).await.expect("the session").session;
     assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
     let (listed, _) = test.app.sessions().list(&crate::support::all_sessions(9)).await.expect("listed");
@@ -296,9 +296,15 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
 }
 
 /// A reply of some words that reports this usage for the newest view.
-async fn reported(test: &TestApp, session: &str, name: &str, usage: Option<Usage>, reason: FinishReason) -> Appended {
+async fn reported(
+    test: &TestApp,
+    session: &str,
+    name: &str,
+    usage: Option<Usage>,
+    reason: FinishReason,
+) -> AppendAnswer {
     let mut reply = conversation(&format!("{name} 1200c"));
-    let view = Some(test.context(session).await.token);
+    let view = Some(test.view(session).await.token);
     reply[0].finish = Some(NewFinish { reason: Some(reason), usage, view, ..NewFinish::default() });
     let appended = append(test, session, reply).await.expect("appended");
     settled(test, session).await;
@@ -314,12 +320,12 @@ async fn one_impossible_report_stops_no_compaction() {
         let usage = Usage { input: 39_000, output: 1_000, total: Some(40_000), ..Usage::default() };
         let answer = reported(&test, &session, "a0", Some(usage), FinishReason::Stop).await.context;
         assert_eq!(answer.usage_doubt, Some(UsageDoubt::AboveWindow), "{preset}");
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert_eq!(view.context_tokens, view.estimated_tokens, "{preset}: it is no size");
         for turn in 1..60 {
             test.append(&session, &format!("u{turn} 4000c")).await;
             reported(&test, &session, &format!("a{turn}"), None, FinishReason::Stop).await;
-            let view = test.context(&session).await;
+            let view = test.view(&session).await;
             assert!(view.fits, "{preset}: {} tokens in turn {turn}: {:?}", view.context_tokens, view.over_window);
         }
         let failures = test.events().await.into_iter().filter(|event| event.body.kind() == EventKind::CompactionFailed);
@@ -335,7 +341,7 @@ async fn figures_that_stay_above_the_window_start_one_recovery() {
         test.append(&session, &format!("u{turn} 1200c")).await;
         let usage = Usage { input: 900_000 + turn, output: 10, ..Usage::default() };
         reported(&test, &session, &format!("a{turn}"), Some(usage), FinishReason::Stop).await;
-        assert!(test.context(&session).await.fits);
+        assert!(test.view(&session).await.fits);
     }
     let overflows = test
         .events()
@@ -360,10 +366,10 @@ async fn a_small_threshold_in_a_large_window_is_applied_again_and_again() {
     let session = test.create(session).await;
     for turn in 0..40 {
         test.append(&session, &format!("u{turn} 12000c")).await;
-        let input = test.context(&session).await.estimated_tokens + 19_500;
+        let input = test.view(&session).await.estimated_tokens + 19_500;
         let usage = Usage { input, output: 1, ..Usage::default() };
         reported(&test, &session, &format!("a{turn}"), Some(usage), FinishReason::Stop).await;
-        let tokens = test.context(&session).await.context_tokens;
+        let tokens = test.view(&session).await.context_tokens;
         assert!(tokens < 40_000, "{tokens} tokens in turn {turn}");
     }
     let done = test.events().await.into_iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
@@ -375,7 +381,7 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 200_000, 4_000).await;
     test.append(&session, &turns(1, 10, 6_000)).await;
-    let size = test.context(&session).await.estimated_tokens;
+    let size = test.view(&session).await.estimated_tokens;
     let honest = Usage { input: size + 2_000, output: 300, ..Usage::default() };
     let answer = reported(&test, &session, "a90", Some(honest), FinishReason::Stop).await.context;
     assert_eq!((answer.usage_doubt, answer.context_tokens), (None, Some(size + 2_300)));
@@ -393,7 +399,7 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
         // A report behind a low one is compared with the estimate alone.
         let doubt = if name == "a93" { None } else { Some(doubt) };
         assert_eq!(answer.usage_doubt, doubt, "{name}");
-        let view = test.context(&session).await;
+        let view = test.view(&session).await;
         assert_eq!(
             (Some(view.context_tokens), view.usage_doubt),
             (answer.context_tokens, answer.usage_doubt),
@@ -407,11 +413,8 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
         );
     }
     // A view that is shortened by the estimate fits by the estimate.
-    let request = ContextRequest {
-        window: Some(window(8_000, 1_000)),
-        action: OverflowAction::Shorten,
-        ..ContextRequest::default()
-    };
+    let request =
+        ViewRequest { window: Some(window(8_000, 1_000)), action: OverflowAction::Shorten, ..ViewRequest::default() };
     let short = test.app.views().get(&session, request).await.expect("a view");
     assert!(short.fits && short.estimated_tokens <= 8_000, "{} tokens", short.estimated_tokens);
     assert_eq!(test.findings().await, []);

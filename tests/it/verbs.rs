@@ -24,7 +24,7 @@ fn fed(daemon: &Daemon, arguments: &[&str], input: &str) -> String {
 
 /// The texts of a session's view.
 fn view(daemon: &Daemon, session: &str) -> Vec<String> {
-    let frames = daemon.json(&["context", session]);
+    let frames = daemon.json(&["view", session]);
     let messages = frames.iter().filter_map(|frame| frame["messages"]["messages"].as_array()).flatten();
     let parts = messages.filter_map(|message| message["parts"].as_array()).flatten();
     parts.map(|part| part["part"]["text"]["text"].as_str().unwrap_or_default().to_owned()).collect()
@@ -255,7 +255,7 @@ fn a_script_erases_a_part_a_message_and_a_session() {
         shown.iter().map(|message| message["parts"][0]["erased"].as_bool().unwrap_or_default()).collect();
     assert_eq!(is_erased, [true, true, false]);
     assert!(daemon.text(&["events"]).contains("message erased: a key"));
-    assert!(daemon.text(&["context", "mine"]).contains("[erased]"));
+    assert!(daemon.text(&["view", "mine"]).contains("[erased]"));
     daemon.text(&["erase", "mine", "--reason", "all of it", "--yes"]);
     assert!(daemon.text(&["sessions", "--archived"]).contains("(erased)"));
     assert!(daemon.run(&["audit", "verify"]).status.success());

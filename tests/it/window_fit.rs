@@ -4,8 +4,8 @@
 use crate::support::{TestApp, call, conversation, filler, refusing, result, text, turns, window};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
-use longhand::app::context::{ContextRequest, OverflowAction};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::views::{OverflowAction, ViewRequest};
 use longhand::model::compaction::{CompactionKind, FailureReason, Trigger};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::{FinishReason, NewFinish, NewMessage, Role};
@@ -57,7 +57,7 @@ pub(crate) async fn settled(test: &TestApp, session: &str) {
 }
 
 async fn fits(test: &TestApp, session: &str) -> bool {
-    let view = test.context(session).await;
+    let view = test.view(session).await;
     assert_eq!(view.pending, None, "nothing is pending");
     view.fits
 }
@@ -152,7 +152,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         settled(&test, &session).await;
         assert!(fits(&test, &session).await, "{name}");
         assert_eq!(test.findings().await, [], "{name}");
-        let view = format!("{:?}", test.context(&session).await.messages);
+        let view = format!("{:?}", test.view(&session).await.messages);
         assert!(view.contains("mend the roof"), "{name}");
         truncated += usize::from(view.contains("[Text truncated: omitted "));
         // A truncated summary is replaced like any other, if the policy makes summaries.
@@ -187,10 +187,10 @@ async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_e
         for turn in 0..24 {
             append(&test, &session, conversation(&format!("u{turn} 800c\na{turn} 2400c"))).await;
             append(&test, &session, step(turn, 3_000)).await;
-            let view = test.context(&session).await;
+            let view = test.view(&session).await;
             assert!(!view.fits && view.estimated_tokens < 6_000, "{name}: {} in turn {turn}", view.estimated_tokens);
         }
-        let reason = test.context(&session).await.over_window.expect("it does not fit");
+        let reason = test.view(&session).await.over_window.expect("it does not fit");
         assert_eq!(reason.reason, OverWindowReason::FixedContent, "{name}: {}", reason.message);
         assert!(reason.message.contains("12100 of what no view shows"), "{name}: {}", reason.message);
         assert_eq!(reports(&test, &session).await, 1, "{name}");
@@ -219,7 +219,7 @@ async fn a_request_that_is_too_large_is_named_and_the_next_one_fits_again() {
         let session = test.session(&preset.name, 12_000, 3_000).await;
         append(&test, &session, conversation("u1 4000c\na1 4000c\nu2 60000c")).await;
         // Some agents truncate the newest request themselves.
-        if let Some(reason) = test.context(&session).await.over_window {
+        if let Some(reason) = test.view(&session).await.over_window {
             assert_eq!(reason.reason, OverWindowReason::FixedContent, "{}", preset.name);
             assert!(reason.message.contains("of the newest request"), "{}: {}", preset.name, reason.message);
         }
@@ -263,7 +263,7 @@ async fn a_view_around_an_open_reply_begins_with_a_request_under_every_preset() 
         for turn in 2..8 {
             append(&test, &session, conversation(&format!("u{turn} 6000c"))).await;
             for action in [OverflowAction::Return, OverflowAction::Shorten] {
-                let request = ContextRequest { action, ..ContextRequest::default() };
+                let request = ViewRequest { action, ..ViewRequest::default() };
                 let view = test.app.views().get(&session, request).await.expect("a view");
                 let first = view.messages.iter().find(|message| message.role != Role::System).expect("a message");
                 assert_eq!(first.role, Role::User, "{} in turn {turn}", preset.name);
@@ -296,7 +296,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
         session
     };
     let off = over("smolagents").await;
-    let reason = test.context(&off).await.over_window.expect("it does not fit");
+    let reason = test.view(&off).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::AutomaticOff);
     let found = test.app.sessions().get(&off).await.expect("the session");
     assert_eq!(found.over_window, Some(reason), "status and context have one reason");
@@ -304,16 +304,16 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     let held = over("opencode@seed").await;
     while test.app.compactions().undo(&held, None).await.is_ok() {}
     settled(&test, &held).await;
-    let reason = test.context(&held).await.over_window.expect("it does not fit");
+    let reason = test.view(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);
     let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1), (OverWindowReason::UndoHold, 1)]);
     // The window of a call.
     append(&test, &held, conversation("u90 40c")).await;
-    let small = ContextRequest { window: Some(window(300, 100)), ..ContextRequest::default() };
+    let small = ViewRequest { window: Some(window(300, 100)), ..ViewRequest::default() };
     let reason = test.app.views().get(&held, small).await.expect("a view").over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::OtherWindow);
-    assert_eq!(test.context(&held).await.over_window, None);
+    assert_eq!(test.view(&held).await.over_window, None);
     settled(&test, &held).await;
     let counts = test.app.daemon().info().await.expect("server info").statistics.over_window;
     assert_eq!(counts, [(OverWindowReason::AutomaticOff, 1)]);

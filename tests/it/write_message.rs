@@ -7,7 +7,7 @@ use longhand::app::access::Access;
 use longhand::app::append::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::quotas::Quota;
-use longhand::app::writing::{DraftWords, MessageEnd, WriteFrame, WriteStart, WriteTarget, Written};
+use longhand::app::writing::{DraftWords, MessageEnd, WriteAnswer, WriteFrame, WriteStart, WriteTarget};
 use longhand::app::{Caller, Error, Reason};
 use longhand::limits;
 use longhand::model::draft::{Draft, DraftKind};
@@ -65,19 +65,19 @@ fn stops() -> WriteFrame {
 }
 
 /// Writes frames that have all come already.
-async fn write(caller: &Caller, start: WriteStart, frames: Vec<WriteFrame>) -> Result<Written, Error> {
+async fn write(caller: &Caller, start: WriteStart, frames: Vec<WriteFrame>) -> Result<WriteAnswer, Error> {
     let written = caller.messages().write(start, stream::iter(frames.into_iter().map(Ok)));
     soon("the stream to end", written).await.map(|written| written.answer)
 }
 
 /// A call whose frames are sent one by one.
-fn call_with(caller: &Caller, start: WriteStart) -> (Frames, JoinHandle<Result<Written, Error>>) {
+fn call_with(caller: &Caller, start: WriteStart) -> (Frames, JoinHandle<Result<WriteAnswer, Error>>) {
     let (frames, stream) = mpsc::unbounded();
     let caller = caller.clone();
     (frames, tokio::spawn(async move { caller.messages().write(start, stream).await.map(|written| written.answer) }))
 }
 
-async fn answer(call: JoinHandle<Result<Written, Error>>) -> Result<Written, Error> {
+async fn answer(call: JoinHandle<Result<WriteAnswer, Error>>) -> Result<WriteAnswer, Error> {
     soon("the answer of the stream", call).await.expect("no panic")
 }
 
@@ -472,7 +472,7 @@ async fn tools_have_their_input_and_output_as_they_come() {
     write(&test.app, start_result(), vec![begins("o", output(Some("a1")), "line 1\n")]).await.expect("it runs");
     let view =
         ["user shown: list", "assistant shown: call c1", "tool paired: result c1 [tool execution was interrupted]"];
-    assert_eq!(shown(&test.context(&session).await), view, "no view shows output before it closes");
+    assert_eq!(shown(&test.view(&session).await), view, "no view shows output before it closes");
     let test = test.restart().await;
     let more =
         vec![begins("o", output(Some("a1")), "line 1\nline 2\n"), closes("o", Some(ResultStatus::Error)), stops()];

@@ -43,7 +43,7 @@ async def test_a_run_and_its_question(shared: Daemon) -> None:
             assert not await run.wait_stopped(2.2)
             await session.cancel_run()
             assert await run.wait_stopped(10)
-        assert (await session.activity()).run.end.reason == v1.RUN_END_REASON_CANCELLED
+        assert (await session.get_run()).run.end.reason == v1.RUN_END_REASON_CANCELLED
 
 
 async def test_everything_goes_on_over_restarts(daemon: Daemon) -> None:

@@ -161,7 +161,7 @@ def test_a_run_takes_a_prompt_and_is_renewed(client: longhand.Client, shared: Da
         # The lease is two seconds, and it is renewed.
         assert not run.wait_stopped(2.5)
         run.session.append(longhand.assistant("Done."))
-    activity = session.activity()
+    activity = session.get_run()
     assert activity.activity == v1.ACTIVITY_IDLE
     assert activity.run.end.reason == v1.RUN_END_REASON_COMPLETED
     with pytest.raises(longhand.Error) as caught, session.run(take_prompt=True):
@@ -169,7 +169,7 @@ def test_a_run_takes_a_prompt_and_is_renewed(client: longhand.Client, shared: Da
     assert caught.value.reason == "NO_PROMPT"
     with pytest.raises(KeyError), session.run():
         raise KeyError("it")
-    assert session.activity().run.end.failure == "KeyError: 'it'"
+    assert session.get_run().run.end.failure == "KeyError: 'it'"
 
 
 def test_a_run_that_is_stopped_learns_of_it_and_writes_no_more(client: longhand.Client) -> None:
@@ -218,7 +218,7 @@ def test_a_message_is_sent_again_and_results_of_a_front_end_wait(client: longhan
             session.submit("again", rewind_to=first, expected_revision=1)
         assert caught.value.reason == "REVISION_MISMATCH"
         again = session.submit("again", rewind_to=first)
-        assert session.activity().run.end.reason == v1.RUN_END_REASON_CANCELLED
+        assert session.get_run().run.end.reason == v1.RUN_END_REASON_CANCELLED
     assert texts(session.view().messages) == ["hello"]
     session.submit("anew", rewind_to=longhand.START)
     assert next(prompt.prompt_id for prompt in session.list_prompts()) == again
@@ -330,7 +330,7 @@ def test_a_summary_is_written_by_a_client() -> None:
                     break
             events.close()
             view = session.view()
-            summaries = [m for m in view.messages if m.kind == v1.CONTEXT_MESSAGE_KIND_SUMMARY]
+            summaries = [m for m in view.messages if m.kind == v1.VIEW_MESSAGE_KIND_SUMMARY]
             assert "requests were answered" in longhand.plain_text(summaries[0])
             assert summaries[0].provenance.summarizer == "client/mine"
     finally:

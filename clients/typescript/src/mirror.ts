@@ -115,8 +115,8 @@ export class Mirror {
   }
 
   /** The key of a message in a view; undefined for one that another writer made. */
-  keyOf(message: v1.ContextMessage): string | undefined {
-    return message.kind === v1.ContextMessageKind.SHOWN ? this.keys.get(message.messageId) : undefined;
+  keyOf(message: v1.ViewMessage): string | undefined {
+    return message.kind === v1.ViewMessageKind.SHOWN ? this.keys.get(message.messageId) : undefined;
   }
 
   /** Asks for a compaction, and waits for its end. Throws `NotCompacted`. */

@@ -87,7 +87,7 @@ export class LonghandSession {
       const view = await session.view();
       const messages = inWrittenOrder(view);
       let last = messages.length - 1;
-      while (last >= 0 && itemsOf(messages[last] as v1.ContextMessage).length === 0) last--;
+      while (last >= 0 && itemsOf(messages[last] as v1.ViewMessage).length === 0) last--;
       const newest = messages[last];
       if (!newest) return undefined;
       const items = itemsOf(newest);
@@ -220,14 +220,14 @@ async function recordOf(session: Session, clientId: string): Promise<v1.Message 
  * in which it added them. What Longhand wrote, a summary above all, stays where it is. What a view adds for a call
  * without a result, or before a reply at its begin, is left out: the SDK may still be about to add it.
  */
-function inWrittenOrder({ messages }: View): v1.ContextMessage[] {
-  const kinds = v1.ContextMessageKind;
+function inWrittenOrder({ messages }: View): v1.ViewMessage[] {
+  const kinds = v1.ViewMessageKind;
   const summarized = messages.some(({ kind }) => kind === kinds.SUMMARY);
   const kept = messages.filter(
     ({ kind }) => kind !== kinds.MISSING_RESULT && (summarized || kind !== kinds.POLICY_TEXT),
   );
   const positions = positionsOf(messages);
-  const position = (message: v1.ContextMessage) => positions.get(message) ?? message.revision;
+  const position = (message: v1.ViewMessage) => positions.get(message) ?? message.revision;
   const shown = kept.filter(({ kind }) => kind === kinds.SHOWN).sort((a, b) => Number(position(a) - position(b)));
   let next = 0;
   return kept.map((message) => (message.kind === kinds.SHOWN ? (shown[next++] ?? message) : message));
@@ -237,11 +237,11 @@ function inWrittenOrder({ messages }: View): v1.ContextMessage[] {
  * Where the messages of a view were written. An edit of ours says where; one of others is before everything that the view
  * has behind it, of which only results are out of their order.
  */
-function positionsOf(messages: readonly v1.ContextMessage[]): Map<v1.ContextMessage, bigint> {
-  const positions = new Map<v1.ContextMessage, bigint>();
+function positionsOf(messages: readonly v1.ViewMessage[]): Map<v1.ViewMessage, bigint> {
+  const positions = new Map<v1.ViewMessage, bigint>();
   let next: bigint | undefined;
   for (const message of [...messages].reverse()) {
-    if (message.kind !== v1.ContextMessageKind.SHOWN) continue;
+    if (message.kind !== v1.ViewMessageKind.SHOWN) continue;
     const known = metadataOf(message)[POSITION];
     const position = typeof known === "string" ? BigInt(known) : message.revision;
     next = next === undefined || position < next ? position : next;
@@ -251,14 +251,14 @@ function positionsOf(messages: readonly v1.ContextMessage[]): Map<v1.ContextMess
 }
 
 /** The metadata of an edit, which has what the message had that it replaces. */
-function editMetadata(message: v1.ContextMessage, view: View): Item {
+function editMetadata(message: v1.ViewMessage, view: View): Item {
   const position = positionsOf(view.messages).get(message) ?? message.revision;
   return { ...metadataOf(message), [POSITION]: String(position) };
 }
 
 /** What a message becomes with another call in the place of one. */
 function replaced(
-  message: v1.ContextMessage,
+  message: v1.ViewMessage,
   view: View,
   callId: string,
   call: v1.NewMessage,
@@ -279,7 +279,7 @@ function metadataOf({ metadataJson }: { metadataJson?: string | undefined }): It
   return typeof metadata === "object" && metadata !== null && !Array.isArray(metadata) ? (metadata as Item) : {};
 }
 
-function partsOf(message: v1.ContextMessage): v1.Part[] {
+function partsOf(message: v1.ViewMessage): v1.Part[] {
   return message.parts.flatMap(({ part }) => (part ? [part] : []));
 }
 
@@ -304,7 +304,7 @@ async function isApplied(session: Session, clientId: string, operation: v1.NewMe
 /** What a transaction adds, what of the conversation it must add again, and where the conversation ends before. */
 function changeOf(
   transaction: SessionHistoryTransactionArgs["transaction"],
-  messages: readonly v1.ContextMessage[],
+  messages: readonly v1.ViewMessage[],
 ): { items: readonly unknown[]; keep: readonly Item[]; rewindTo?: string } {
   if (transaction.type === "append_items") return { items: transaction.items, keep: [] };
   const { expectedSuffix, replacement } = transaction;
@@ -362,9 +362,9 @@ function typedMessage(item: Item): v1.NewMessage | undefined {
 }
 
 /** The items that a message of a view is to the model: that which it was made from, or those that say the same. */
-function itemsOf(message: v1.ContextMessage): Item[] {
+function itemsOf(message: v1.ViewMessage): Item[] {
   const shown = message.parts.flatMap(({ part }) => (part ? [part] : []));
-  const restored = message.kind === v1.ContextMessageKind.SHOWN ? restore(message, shown) : undefined;
+  const restored = message.kind === v1.ViewMessageKind.SHOWN ? restore(message, shown) : undefined;
   if (restored) return [restored];
   return shown.flatMap((part): Item[] => {
     const { body } = part;
@@ -397,7 +397,7 @@ function textItem(role: v1.Role, text: string): Item {
 }
 
 /** The item that a message was made from, with the texts that the view has; undefined if none was. */
-function restore(message: v1.ContextMessage, shown: v1.Part[]): Item | undefined {
+function restore(message: v1.ViewMessage, shown: v1.Part[]): Item | undefined {
   const [first] = shown;
   if (!first) return undefined;
   const metadata = metadataOf(message);

@@ -394,7 +394,7 @@ function shownBy(view: View, mirror: Mirror, given: readonly Shown[]): Shown[] {
     if (key !== undefined && used.has(key)) continue;
     if (key !== undefined) used.add(key);
     // Results are with their calls.
-    if (message.role === v1.Role.TOOL || message.kind === v1.ContextMessageKind.MISSING_RESULT) continue;
+    if (message.role === v1.Role.TOOL || message.kind === v1.ViewMessageKind.MISSING_RESULT) continue;
     const whole = message.parts.every(({ shortening }) => shortening === v1.Shortening.UNSPECIFIED);
     if (original && whole) shown.push(withResults(original, results));
     else shown.push(made(message, given, results, shown.length));
@@ -415,7 +415,7 @@ function withResults(message: Shown, results: Map<string, v1.ToolResultPart>): S
 
 /** A message that OpenCode does not have: a summary, or what another writer said. */
 function made(
-  message: v1.ContextMessage,
+  message: v1.ViewMessage,
   given: readonly Shown[],
   results: Map<string, v1.ToolResultPart>,
   index: number,

@@ -174,7 +174,7 @@ function isList(content: Exclude<Content, string>): content is readonly (string 
 }
 
 /** The texts of a message, without its other parts. */
-export function plainText(message: v1.ContextMessage | v1.Message): string {
+export function plainText(message: v1.ViewMessage | v1.Message): string {
   const parts =
     message.$typeName === "longhand.v1.Message"
       ? message.parts

@@ -529,7 +529,7 @@ function textOf(blocks: readonly PiBlock[]): string {
 // Messages of a view for pi
 
 /** What a message of a view is to pi: its own one, unless the view shortened it, or another writer made it. */
-function piMessages(shown: v1.ContextMessage, mirror: Mirror, originals: Map<string, PiMessage>): PiMessage[] {
+function piMessages(shown: v1.ViewMessage, mirror: Mirror, originals: Map<string, PiMessage>): PiMessage[] {
   const key = mirror.keyOf(shown);
   const original = key === undefined ? undefined : originals.get(key);
   const shortened = shown.parts.some(({ shortening }) => shortening !== v1.Shortening.UNSPECIFIED);
@@ -538,10 +538,10 @@ function piMessages(shown: v1.ContextMessage, mirror: Mirror, originals: Map<str
   const content = shown.parts.flatMap(({ part }) => (part ? blockOf(part) : []));
   if (original?.role === "toolResult") return [{ ...original, ...resultOf(shown), timestamp }];
   if (original) return [{ ...original, content }];
-  if (shown.role === v1.Role.TOOL || shown.kind === v1.ContextMessageKind.MISSING_RESULT) {
+  if (shown.role === v1.Role.TOOL || shown.kind === v1.ViewMessageKind.MISSING_RESULT) {
     return shown.parts.flatMap(({ part }) => {
       if (part?.body.case !== "toolResult") return [];
-      const one = { ...shown, parts: [{ part }] } as unknown as v1.ContextMessage;
+      const one = { ...shown, parts: [{ part }] } as unknown as v1.ViewMessage;
       return [
         { role: "toolResult", toolName: "tool", toolCallId: part.body.value.callId, ...resultOf(one), timestamp },
       ];
@@ -556,7 +556,7 @@ function piMessages(shown: v1.ContextMessage, mirror: Mirror, originals: Map<str
   return [{ role: "assistant", content, api: "longhand", provider, model, usage, stopReason, timestamp }];
 }
 
-function resultOf(shown: v1.ContextMessage): { content: PiBlock[]; isError: boolean } {
+function resultOf(shown: v1.ViewMessage): { content: PiBlock[]; isError: boolean } {
   const body = shown.parts[0]?.part?.body;
   if (body?.case !== "toolResult")
     return { content: shown.parts.flatMap(({ part }) => (part ? blockOf(part) : [])), isError: false };

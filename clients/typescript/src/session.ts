@@ -25,11 +25,11 @@ export const START = "";
 /** What a model should see now. Its messages are shared with the next view: do not change them. */
 export interface View {
   /** Its facts: revision, tokens, whether it fits. */
-  readonly header: v1.ContextHeader;
+  readonly header: v1.ViewHeader;
   /** Its messages, in order. */
-  readonly messages: readonly v1.ContextMessage[];
+  readonly messages: readonly v1.ViewMessage[];
   /** What it does not show, and why. */
-  readonly end: v1.ContextEnd;
+  readonly end: v1.ViewEnd;
   /** The number of messages that the daemon did not send again. */
   readonly knownCount: number;
   /** What a reply to this view carries, which makes its usage count. */
@@ -38,12 +38,12 @@ export interface View {
 
 /** A view as the messages of a request to a provider: JSON that goes into the request as it is. */
 export interface FormattedView<T = unknown> {
-  readonly header: v1.ContextHeader;
+  readonly header: v1.ViewHeader;
   /** Its messages in the format. Shared with the next view: do not change them. */
   readonly messages: readonly T[];
   /** What a request has apart from its messages: `system` of Anthropic, `systemInstruction` of Gemini. */
   readonly system: unknown;
-  readonly end: v1.ContextEnd;
+  readonly end: v1.ViewEnd;
   readonly knownCount: number;
   readonly token: string;
 }
@@ -332,7 +332,7 @@ export class Session {
     const view = await this.client.retry(async (left) => {
       const read = new ViewReader<unknown>(known?.messages);
       const call = { headers: this.headers, signal: options.signal, timeoutMs: left };
-      for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, call)) {
+      for await (const { frame } of this.client.stream(v1.ViewService.method.getView, request, call)) {
         read.take(frame, ({ formattedMessages }) => formattedMessages.map(({ json }) => JSON.parse(json)));
       }
       const { systemJson } = read.header;
@@ -348,13 +348,13 @@ export class Session {
   }
 
   private async readView(
-    request: v1.GetContextRequest,
+    request: v1.GetViewRequest,
     known: View | undefined,
     options: { signal?: AbortSignal | undefined; timeoutMs?: number | undefined },
   ): Promise<View> {
-    const read = new ViewReader<v1.ContextMessage>(known?.messages);
+    const read = new ViewReader<v1.ViewMessage>(known?.messages);
     const call = { ...options, headers: this.headers };
-    for await (const { frame } of this.client.stream(v1.ContextService.method.getContext, request, call)) {
+    for await (const { frame } of this.client.stream(v1.ViewService.method.getView, request, call)) {
       read.take(frame, ({ messages }) => messages);
     }
     return read.view();
@@ -507,7 +507,7 @@ export class Session {
   }
 
   /** What happens in the session: its newest run, and what that waits for. */
-  activity(): Promise<v1.GetRunResponse> {
+  getRun(): Promise<v1.GetRunResponse> {
     return this.call(v1.RunService.method.getRun, { sessionId: this.id });
   }
 
@@ -625,8 +625,8 @@ export class Session {
   }
 }
 
-function viewRequest(sessionId: string, options: ViewOptions, known?: v1.ContextHeader): v1.GetContextRequest {
-  return create(v1.GetContextRequestSchema, {
+function viewRequest(sessionId: string, options: ViewOptions, known?: v1.ViewHeader): v1.GetViewRequest {
+  return create(v1.GetViewRequestSchema, {
     sessionId,
     asOfRevision: options.asOfRevision,
     window: modelWindow(options.window),
@@ -639,8 +639,8 @@ function viewRequest(sessionId: string, options: ViewOptions, known?: v1.Context
 
 /** A view, as its frames come. */
 class ViewReader<T> {
-  header = create(v1.ContextHeaderSchema);
-  private end = create(v1.ContextEndSchema);
+  header = create(v1.ViewHeaderSchema);
+  private end = create(v1.ViewEndSchema);
   private readonly messages: T[] = [];
   private readonly known: readonly T[];
 
@@ -648,7 +648,7 @@ class ViewReader<T> {
     this.known = known;
   }
 
-  take(frame: v1.GetContextResponse["frame"], messagesOf: (messages: v1.ContextMessages) => T[]): void {
+  take(frame: v1.GetViewResponse["frame"], messagesOf: (messages: v1.ViewMessages) => T[]): void {
     if (frame.case === "header") {
       this.header = frame.value;
       this.messages.push(...this.known.slice(0, this.header.knownMessageCount));

@@ -326,7 +326,7 @@ for (const { name, sdk, model } of sdks) {
         await transport.stop(prefix);
         await halted;
         assert.equal(chat.status, "ready");
-        const { run } = await (await transport.session(prefix)).activity();
+        const { run } = await (await transport.session(prefix)).getRun();
         assert.equal(run?.end?.reason, v1.RunEndReason.CANCELLED);
         never.open();
       });
@@ -710,7 +710,7 @@ test("two pages that have the result of one tool get one reply, and show the res
   for (const chat of pages) await chat.addToolOutput({ tool: "pick", toolCallId: "p1", output: "b" } as never);
   const [first, second] = pages;
   const sent = [first?.sendMessage()];
-  while ((await session.activity()).queuedPromptCount === 0) await new Promise(setImmediate);
+  while ((await session.getRun()).queuedPromptCount === 0) await new Promise(setImmediate);
   assert.deepEqual(plain(await transport.load("twice")), plain(first?.messages ?? []));
   sent.push(second?.sendMessage());
   while (second?.status !== "submitted") await new Promise(setImmediate);
@@ -723,7 +723,7 @@ test("two pages that have the result of one tool get one reply, and show the res
     assert.deepEqual(texts(chat.messages), ["Ask me", "Pick. Got b."]);
   }
   assert.deepEqual(texts(await transport.load("twice")), ["Ask me", "Pick. Got b.", "And then?"]);
-  assert.equal((await session.activity()).queuedPromptCount, 1);
+  assert.equal((await session.getRun()).queuedPromptCount, 1);
   // No call waits any more.
   await assert.rejects(session.submit([longhand.toolResult("p1", "c")]), { reason: "CALL_NOT_FOUND" });
 });

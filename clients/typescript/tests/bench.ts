@@ -24,7 +24,7 @@ const manager = new Http2SessionManager(
 );
 const transport = createGrpcTransport({ baseUrl: "http://localhost", sessionManager: manager });
 const messages = createClient(v1.MessageService, transport);
-const contexts = createClient(v1.ContextService, transport);
+const views = createClient(v1.ViewService, transport);
 // So large that no compaction shortens the views.
 const window = 10_000_000;
 const session = await client.createSession(undefined, { window });
@@ -36,7 +36,7 @@ const text = "words of a message that somebody wrote ".repeat(8);
 const item = { role: "user", content: text } as const;
 
 async function rawView(): Promise<void> {
-  for await (const frame of contexts.getContext({ sessionId: raw.id })) void frame;
+  for await (const frame of views.getView({ sessionId: raw.id })) void frame;
 }
 
 const rawAppend = () =>

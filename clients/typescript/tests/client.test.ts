@@ -14,7 +14,7 @@ import { all, BINARY, Daemon, written } from "./daemon.js";
 
 const { LonghandError, RunLost } = longhand;
 
-type Shown = v1.ContextMessage | v1.Message;
+type Shown = v1.ViewMessage | v1.Message;
 const texts = (messages: readonly Shown[]) => messages.map(longhand.plainText);
 const reason = (name: string) => (error: unknown) => error instanceof LonghandError && error.reason === name;
 
@@ -225,14 +225,14 @@ for (const [transport, connect] of Object.entries(transports)) {
         },
         { takePrompt: true, leaseMs: 2000 },
       );
-      const { activity, run } = await session.activity();
+      const { activity, run } = await session.getRun();
       assert.deepEqual([activity, run?.end?.reason], [v1.Activity.IDLE, v1.RunEndReason.COMPLETED]);
       await assert.rejects(session.acquireRun({ takePrompt: true }), reason("NO_PROMPT"));
       const failing = session.run(async () => {
         throw new RangeError("it");
       });
       await assert.rejects(failing, /it/);
-      assert.equal((await session.activity()).run?.end?.failure, "RangeError: it");
+      assert.equal((await session.getRun()).run?.end?.failure, "RangeError: it");
       await session.run(async (lost) => {
         await other.session(session.id).cancelRun();
         if (!lost.stopped) await new Promise((resolve) => lost.signal.addEventListener("abort", resolve));
@@ -327,7 +327,7 @@ for (const [transport, connect] of Object.entries(transports)) {
         if (body.case === "compacted") break;
       }
       const { messages } = await session.view();
-      const summary = messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
+      const summary = messages.find(({ kind }) => kind === v1.ViewMessageKind.SUMMARY);
       assert.equal(summary?.provenance?.summarizer, "client/mine");
     });
   });

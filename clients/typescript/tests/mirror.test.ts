@@ -142,7 +142,7 @@ test("a compaction that ends while pi writes the entry of another has its entry,
       const words = `${turn}: ${"words of a person ".repeat(50)}`;
       await session.append([words, longhand.assistant(words)]);
       await session.view({ overflow: v1.OverflowAction.WAIT });
-      while ((await session.activity()).compactionId) await new Promise(setImmediate);
+      while ((await session.getRun()).compactionId) await new Promise(setImmediate);
     }
     // After the notice the extension asks for the summary on this connection.
     for (let times = 0; times < 9; times++) await client.serverInfo();

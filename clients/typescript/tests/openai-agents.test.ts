@@ -169,7 +169,7 @@ test("a long conversation becomes a shorter list", async () => {
     // No call is without its result, and no result without its call.
     assert.deepEqual(ids("function_call"), ids("function_call_result"), `turn ${turn}`);
     // A compaction can cover the turn.
-    const covered = view.messages.at(-1)?.kind !== v1.ContextMessageKind.SHOWN;
+    const covered = view.messages.at(-1)?.kind !== v1.ViewMessageKind.SHOWN;
     if (!covered) assert.deepEqual(seen.at(-1), items.at(-1), `turn ${turn}`);
     // What the SDK sends, by its own schema, before and after compactions.
     for (const one of seen) protocol.ModelItem.parse(one);
@@ -177,7 +177,7 @@ test("a long conversation becomes a shorter list", async () => {
   const history = await all(under.history({ includeDerived: true }));
   assert.ok(history.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).length > 1);
   const { view, seen } = await look();
-  const summary = view.messages.find(({ kind }) => kind === v1.ContextMessageKind.SUMMARY);
+  const summary = view.messages.find(({ kind }) => kind === v1.ViewMessageKind.SUMMARY);
   assert.ok(summary);
   assert.ok(seen.length < added / 2, `${seen.length} of ${added}`);
   assert.ok(JSON.stringify(seen).includes(JSON.stringify(longhand.plainText(summary)).slice(1, -1)));

@@ -17,14 +17,14 @@ use longhand::model::mark::Words;
 use longhand::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::{Pruned, SourceMessage, View};
+use longhand::model::view::{PrunedPart, SourceMessage, View};
 use longhand::pb;
 use longhand::pb::compaction_service_client::CompactionServiceClient;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::event::Body;
 use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::view_service_client::ViewServiceClient;
 use longhand::policy::prompt::MARGIN;
 use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, Summary};
@@ -75,9 +75,9 @@ pub(crate) struct InDaemon<'a> {
 
 /// A view as it is served.
 struct Served {
-    header: pb::ContextHeader,
-    messages: Vec<pb::ContextMessage>,
-    end: pb::ContextEnd,
+    header: pb::ViewHeader,
+    messages: Vec<pb::ViewMessage>,
+    end: pb::ViewEnd,
 }
 
 impl<'a> InDaemon<'a> {
@@ -163,7 +163,7 @@ impl<'a> InDaemon<'a> {
                     return Err(PeerFailure::new("a compaction ended after everything was decided"));
                 }
             }
-            let served = context(&daemon.channel, self.as_of(revision)).await?;
+            let served = get_view(&daemon.channel, self.as_of(revision)).await?;
             Ok((appended.message_ids, served))
         });
         let (ids, served) = done?;
@@ -202,15 +202,15 @@ impl<'a> InDaemon<'a> {
     async fn wait(&mut self) -> Result<(), PeerFailure> {
         if self.decided.is_none() && self.decision.is_none() {
             // `WAIT` takes effect only if the view exceeds the window, and every view exceeds this one.
-            let request = pb::GetContextRequest {
+            let request = pb::GetViewRequest {
                 session_id: self.id.clone(),
                 window: Some(pb::ModelWindow { max_context_tokens: 1, ..pb::ModelWindow::default() }),
                 overflow_action: pb::OverflowAction::Wait.into(),
                 wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-                ..pb::GetContextRequest::default()
+                ..pb::GetViewRequest::default()
             };
             let channel = self.daemon.channel.clone();
-            self.decision = Some(Box::pin(async move { context(&channel, request).await }));
+            self.decision = Some(Box::pin(async move { get_view(&channel, request).await }));
         }
         let Self { decision, stream, .. } = self;
         let deciding = async {
@@ -273,7 +273,7 @@ impl<'a> InDaemon<'a> {
                     let own = source.message.parts.iter().map(|part| part.id).filter(|part| parts.contains(part));
                     let own: Vec<PartId> = own.collect();
                     source.pruned.retain(|pruned| !own.contains(&pruned.part));
-                    source.pruned.extend(own.into_iter().map(|part| Pruned { part, compaction, truncation: None }));
+                    source.pruned.extend(own.into_iter().map(|part| PrunedPart { part, compaction, truncation: None }));
                 }
                 None
             }
@@ -347,7 +347,7 @@ impl<'a> InDaemon<'a> {
         let made = outcome.summary_message_id.as_ref().map(|_| self.made(&outcome, &prompts)).transpose()?;
         self.summary = self.summary.take().or(made);
         let context_tokens = self.context_tokens;
-        let served = context(&self.daemon.channel, self.as_of(revision)).await?;
+        let served = get_view(&self.daemon.channel, self.as_of(revision)).await?;
         let end = self.show(served)?;
         self.lay_out(&end, outcome.summary_message_id.as_deref());
         let kind = match (outcome.summary_message_id.is_some(), outcome.omitted_count) {
@@ -424,7 +424,7 @@ impl<'a> InDaemon<'a> {
     }
 
     /// Keeps a view that was served; returns what it says of the history that it does not show.
-    fn show(&mut self, served: Served) -> Result<pb::ContextEnd, PeerFailure> {
+    fn show(&mut self, served: Served) -> Result<pb::ViewEnd, PeerFailure> {
         let Served { header, messages, end } = served;
         let messages = messages.into_iter().map(view_message).collect::<Result<_, _>>()?;
         self.view = View { messages, estimated_tokens: header.estimated_tokens };
@@ -434,7 +434,7 @@ impl<'a> InDaemon<'a> {
 
     /// The messages of the view after a compaction: first those that it puts before the tail, in the order of the view,
     /// and then those at their own positions, also if nothing of them is shown.
-    fn lay_out(&mut self, end: &pb::ContextEnd, new_summary: Option<&str>) {
+    fn lay_out(&mut self, end: &pb::ViewEnd, new_summary: Option<&str>) {
         let covered = end.covered.as_ref();
         let ranges = covered.map_or(&[][..], |covered| covered.covered_ranges.as_slice());
         let is_out = |revision: Revision| {
@@ -473,9 +473,9 @@ impl<'a> InDaemon<'a> {
         self.sources = front.chain(inline.cloned()).collect();
     }
 
-    fn as_of(&self, revision: Revision) -> pb::GetContextRequest {
+    fn as_of(&self, revision: Revision) -> pb::GetViewRequest {
         let session_id = self.id.clone();
-        pb::GetContextRequest { session_id, as_of_revision: Some(revision), ..pb::GetContextRequest::default() }
+        pb::GetViewRequest { session_id, as_of_revision: Some(revision), ..pb::GetViewRequest::default() }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -511,10 +511,10 @@ enum End {
     Failed(Option<Level>),
 }
 
-async fn context(channel: &Channel, request: pb::GetContextRequest) -> Result<Served, PeerFailure> {
-    use pb::get_context_response::Frame;
-    let mut client = ContextServiceClient::new(channel.clone());
-    let mut frames = client.get_context(request).await.map_err(refused)?.into_inner();
+async fn get_view(channel: &Channel, request: pb::GetViewRequest) -> Result<Served, PeerFailure> {
+    use pb::get_view_response::Frame;
+    let mut client = ViewServiceClient::new(channel.clone());
+    let mut frames = client.get_view(request).await.map_err(refused)?.into_inner();
     let (mut header, mut messages, mut end) = (None, Vec::new(), None);
     while let Some(frame) = frames.message().await.map_err(refused)? {
         match frame.frame {

@@ -6,7 +6,7 @@ use longhand::model::message::{MessageKind, Role};
 use longhand::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
 };
-use longhand::model::view::{Shortened, ViewKind, ViewMessage, ViewPart};
+use longhand::model::view::{PartShortening, ViewKind, ViewMessage, ViewPart};
 use longhand::pb;
 use std::str::FromStr;
 
@@ -55,17 +55,17 @@ pub(super) fn part(part: pb::Part) -> Result<Part, PeerFailure> {
 }
 
 /// A message of a view.
-pub(super) fn view_message(message: pb::ContextMessage) -> Result<ViewMessage, PeerFailure> {
+pub(super) fn view_message(message: pb::ViewMessage) -> Result<ViewMessage, PeerFailure> {
     let kind = match message.kind() {
-        pb::ContextMessageKind::Shown => ViewKind::Shown,
-        pb::ContextMessageKind::Marker => ViewKind::Marker,
-        pb::ContextMessageKind::Summary => ViewKind::Summary,
-        pb::ContextMessageKind::MissingResult => ViewKind::Paired,
-        pb::ContextMessageKind::PolicyText => ViewKind::Filler,
-        pb::ContextMessageKind::Retrieved => ViewKind::Retrieved,
-        pb::ContextMessageKind::BranchSummary => ViewKind::Branch,
-        pb::ContextMessageKind::Added => ViewKind::Added,
-        pb::ContextMessageKind::Unspecified => return Err(unknown("kind of message of a view")),
+        pb::ViewMessageKind::Shown => ViewKind::Shown,
+        pb::ViewMessageKind::Marker => ViewKind::Marker,
+        pb::ViewMessageKind::Summary => ViewKind::Summary,
+        pb::ViewMessageKind::MissingResult => ViewKind::Paired,
+        pb::ViewMessageKind::PolicyText => ViewKind::Filler,
+        pb::ViewMessageKind::Retrieved => ViewKind::Retrieved,
+        pb::ViewMessageKind::BranchSummary => ViewKind::Branch,
+        pb::ViewMessageKind::Added => ViewKind::Added,
+        pb::ViewMessageKind::Unspecified => return Err(unknown("kind of message of a view")),
     };
     let source: Option<MessageId> = some(&message.message_id)?;
     Ok(ViewMessage {
@@ -84,12 +84,12 @@ fn some<Id: FromStr>(text: &str) -> Result<Option<Id>, PeerFailure> {
     if text.is_empty() { Ok(None) } else { id(text).map(Some) }
 }
 
-fn view_part(shown: pb::ContextPart) -> Result<ViewPart, PeerFailure> {
+fn view_part(shown: pb::ViewPart) -> Result<ViewPart, PeerFailure> {
     let shortened = match shown.shortening() {
         pb::Shortening::Unspecified => None,
-        pb::Shortening::Pruned => Some(Shortened::Pruned { original_length: shown.omitted_length }),
-        pb::Shortening::Truncated => Some(Shortened::Truncated { omitted_length: shown.omitted_length }),
-        pb::Shortening::Erased => Some(Shortened::Erased),
+        pb::Shortening::Pruned => Some(PartShortening::Pruned { original_length: shown.omitted_length }),
+        pb::Shortening::Truncated => Some(PartShortening::Truncated { omitted_length: shown.omitted_length }),
+        pb::Shortening::Erased => Some(PartShortening::Erased),
     };
     let part = shown.part.ok_or_else(|| unknown("part of a view"))?;
     let source: Option<PartId> = some(&part.part_id)?;

@@ -11,7 +11,7 @@ use longhand::model::view::{SourceMessage, View, ViewKind, ViewMessage};
 use longhand::policy::FileTools;
 use longhand::policy::files::FileOperations;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
-use longhand::policy::{Policy, Step, Summarize, Tail, tokens};
+use longhand::policy::{Policy, PolicyStep, Summarize, Tail, tokens};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -450,8 +450,8 @@ fn is_record(entry: &Value) -> bool {
 /// The summarizing step of the policy.
 fn rule(policy: &Policy) -> Option<Summarize> {
     policy.auto.iter().flat_map(|level_policy| &level_policy.steps).find_map(|step| match step {
-        Step::Summarize(rule) => Some((**rule).clone()),
-        Step::Prune(_) | Step::Omit(_) => None,
+        PolicyStep::Summarize(rule) => Some((**rule).clone()),
+        PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
     })
 }
 

@@ -1,6 +1,6 @@
 // The rows of a session: its history beside the view. Pure: what the view says of each message decides what a row is.
 import type { ApprovalJson } from '../gen/longhand/v1/approval_pb';
-import type { ContextEndJson, ContextMessageJson } from '../gen/longhand/v1/context_pb';
+import type { ViewEndJson, ViewMessageJson } from '../gen/longhand/v1/view_pb';
 import type { MessageJson } from '../gen/longhand/v1/message_pb';
 import type { RevisionRangeJson } from '../gen/longhand/v1/session_pb';
 import { num } from '../lib/format';
@@ -14,7 +14,7 @@ export interface Row {
   /** The message of the history; none for what is in the view alone. */
   message: MessageJson | null;
   /** What the view shows in its place. */
-  shown: ContextMessageJson[];
+  shown: ViewMessageJson[];
   fate: Fate;
   /** The compaction that is the reason, or the revision of the mark. */
   compactionId: string;
@@ -54,8 +54,8 @@ export interface Source {
 
 export interface ViewState {
   revision: number;
-  messages: ContextMessageJson[];
-  end: ContextEndJson;
+  messages: ViewMessageJson[];
+  end: ViewEndJson;
 }
 
 const OMISSIONS: Record<string, Fate> = {
@@ -73,7 +73,7 @@ interface Span {
   markRevision: number;
 }
 
-function spans(end: ContextEndJson): Span[] {
+function spans(end: ViewEndJson): Span[] {
   const of = (range: RevisionRangeJson | undefined) => ({ first: num(range?.firstRevision), last: num(range?.lastRevision) });
   const covered = (end.covered?.coveredRanges ?? []).map((range) => ({
     ...of(range),
@@ -109,7 +109,7 @@ function finder(all: Span[]): (revision: number) => Span | undefined {
   };
 }
 
-const isShortened = (message: ContextMessageJson) => (message.parts ?? []).some((part) => part.shortening && part.shortening !== 'SHORTENING_UNSPECIFIED');
+const isShortened = (message: ViewMessageJson) => (message.parts ?? []).some((part) => part.shortening && part.shortening !== 'SHORTENING_UNSPECIFIED');
 
 /** Marks the missing results of calls that may still get one: nobody has spoken since, or the run that calls is active. */
 function markRunning(result: Row[], runFrom: number | null, inherited: number): void {
@@ -118,7 +118,7 @@ function markRunning(result: Row[], runFrom: number | null, inherited: number): 
   const missing: Row[] = [];
   let isLast = true;
   for (const row of [...result].reverse()) {
-    if (row.shown[0]?.kind === 'CONTEXT_MESSAGE_KIND_MISSING_RESULT') missing.push(row);
+    if (row.shown[0]?.kind === 'VIEW_MESSAGE_KIND_MISSING_RESULT') missing.push(row);
     else if (row.message?.role === 'ROLE_ASSISTANT' && row.fate !== 'record') {
       // A prompt that steers a run comes while its calls are open.
       const isOfRun = runFrom !== null && num(row.message.revision) >= runFrom;
@@ -138,8 +138,8 @@ function questionRow(question: ApprovalJson): Row {
  */
 export function rows({ history, hasOlder, hasNewer, view, replacements, questions, revision, isNow, runFrom, inherited }: Source): Row[] {
   const messages = history.filter((message) => num(message.revision) <= revision).map((message) => asOf(message, revision));
-  const byId = new Map<string, ContextMessageJson[]>();
-  const own = new Map<string, ContextMessageJson[]>();
+  const byId = new Map<string, ViewMessageJson[]>();
+  const own = new Map<string, ViewMessageJson[]>();
   const known = new Map<string, number>();
   messages.forEach((message, at) => known.set(message.messageId ?? '', at));
   const originals = new Map<string, string>();
@@ -148,13 +148,13 @@ export function rows({ history, hasOlder, hasNewer, view, replacements, question
     const isFirst = known.has(original) && !(known.get(originals.get(replacement) ?? '')! < known.get(original)!);
     if (isFirst && known.has(replacement)) originals.set(replacement, original);
   }
-  let waiting: ContextMessageJson[] = [];
+  let waiting: ViewMessageJson[] = [];
   for (const message of view?.messages ?? []) {
     const id = message.messageId ?? '';
     const place = originals.get(id) ?? id;
     if (!known.has(place)) {
       // A message of a page that is not there yet comes with it, and so does what the view has before it.
-      if ((hasOlder || hasNewer) && message.kind === 'CONTEXT_MESSAGE_KIND_SHOWN') waiting = [];
+      if ((hasOlder || hasNewer) && message.kind === 'VIEW_MESSAGE_KIND_SHOWN') waiting = [];
       else waiting.push(message);
       continue;
     }
@@ -165,7 +165,7 @@ export function rows({ history, hasOlder, hasNewer, view, replacements, question
   const find = finder(spans(view?.end ?? {}));
   const result: Row[] = [];
   const keys = new Set<string>();
-  const extra = (message: ContextMessageJson, near: string, at: number): Row => {
+  const extra = (message: ViewMessageJson, near: string, at: number): Row => {
     // Pairing splits a message into several with one id.
     let key = `own:${message.messageId || `${near}:${message.kind}:${at}`}`;
     while (keys.has(key)) key += '~';

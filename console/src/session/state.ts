@@ -1,6 +1,6 @@
 // A session at one revision: its history, its view, and what both need to be rows. Pure: a state follows from the one
 // before, the events that came, and the view after them.
-import type { ContextEndJson, ContextHeaderJson, ContextMessageJson } from '../gen/longhand/v1/context_pb';
+import type { ViewEndJson, ViewHeaderJson, ViewMessageJson } from '../gen/longhand/v1/view_pb';
 import type { EventJson } from '../gen/longhand/v1/event_pb';
 import type { ListMessagesResponseJson, MessageJson } from '../gen/longhand/v1/message_pb';
 import type { GetRunResponseJson } from '../gen/longhand/v1/run_pb';
@@ -8,9 +8,9 @@ import { num } from '../lib/format';
 
 export interface View {
   revision: number;
-  header: ContextHeaderJson;
-  messages: ContextMessageJson[];
-  end: ContextEndJson;
+  header: ViewHeaderJson;
+  messages: ViewMessageJson[];
+  end: ViewEndJson;
 }
 
 export interface SessionState {
@@ -33,8 +33,8 @@ export interface Beginning {
   newerToken: string;
 }
 
-/** The frames of `GetContext`, as an array of JSON. */
-export type ViewFrame = { header?: ContextHeaderJson; messages?: { messages?: ContextMessageJson[] }; end?: ContextEndJson };
+/** The frames of `GetView`, as an array of JSON. */
+export type ViewFrame = { header?: ViewHeaderJson; messages?: { messages?: ViewMessageJson[] }; end?: ViewEndJson };
 
 /** The view of an answer; where the answer names a beginning that is known, it is the one that is held. */
 export function viewOf(frames: ViewFrame[], held: View | null): View {

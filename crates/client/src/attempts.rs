@@ -44,8 +44,8 @@ impl Attempts {
         }
     }
 
-    /// The time of the next attempt; the failure if there is none. What cannot be repeated is not tried again unless it is
-    /// certain that nothing was written.
+    /// The time of the next attempt, or the failure if that is final. A call that cannot be repeated is tried again only if
+    /// it is certain that nothing was written.
     pub(crate) fn next(&mut self, failure: Error, is_repeatable: bool) -> Result<Instant> {
         if !failure.is_temporary() || !(is_repeatable || failure.outcome() == Outcome::Nothing) {
             return Err(failure);

@@ -192,7 +192,6 @@ fn is_of_codec(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<prost::DecodeError>()) || status.message().starts_with("failed to decode")
 }
 
-/// The error with its causes.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let mut next = Some(error);
     std::iter::from_fn(move || {

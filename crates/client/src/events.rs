@@ -45,7 +45,7 @@ impl Events {
     }
 
     /// The number of times that the stream was lost.
-    pub fn lost_count(&self) -> usize {
-        self.frames.lost_count()
+    pub fn resume_count(&self) -> usize {
+        self.frames.resume_count()
     }
 }

@@ -60,7 +60,7 @@ pub struct Follow<R: Resume> {
     has_answered: bool,
     /// The time of the next attempt.
     pause: Option<Instant>,
-    lost_count: usize,
+    resume_count: usize,
 }
 
 impl Client {
@@ -74,7 +74,7 @@ impl Client {
             attempts: self.stream_attempts(),
             has_answered: true,
             pause: None,
-            lost_count: 0,
+            resume_count: 0,
         }
     }
 }
@@ -86,8 +86,8 @@ impl<R: Resume> Follow<R> {
     }
 
     /// The number of times that the stream was lost.
-    pub fn lost_count(&self) -> usize {
-        self.lost_count
+    pub fn resume_count(&self) -> usize {
+        self.resume_count
     }
 
     /// Begins the stream, if it has not begun or is lost, without waiting for an answer.
@@ -152,7 +152,7 @@ impl<R: Resume> Follow<R> {
             _ => failure,
         };
         self.pause = Some(self.attempts.next(failure, true)?);
-        self.lost_count += 1;
+        self.resume_count += 1;
         Ok(())
     }
 }
@@ -182,7 +182,7 @@ mod tests {
             assert!(follow.lose(lost()).is_err());
             follow.has_answered = true;
         }
-        assert_eq!(follow.lost_count(), 4);
+        assert_eq!(follow.resume_count(), 4);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::error::Result;
-use longhand_protocol::call::Paged;
+use longhand_protocol::call::PagedRequest;
 
 /// The pages of a list, each by a call.
 #[derive(Debug)]
@@ -14,12 +14,12 @@ pub struct Pages<R> {
 
 impl Client {
     /// The pages of a list, each by a call. Nothing is asked of the daemon before the first page is.
-    pub fn pages<R: Paged>(&self, request: R) -> Pages<R> {
+    pub fn pages<R: PagedRequest>(&self, request: R) -> Pages<R> {
         Pages { client: self.clone(), request: Some(request) }
     }
 }
 
-impl<R: Paged> Pages<R> {
+impl<R: PagedRequest> Pages<R> {
     /// The next page; none after the last one.
     ///
     /// # Errors

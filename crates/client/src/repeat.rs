@@ -42,7 +42,7 @@ pub(crate) fn is_repeatable<R: Call>(request: &mut R) -> bool {
 /// The time that a request has the daemon wait for something, or work on it.
 pub(crate) fn extra_time<R: Call>(request: &R) -> Duration {
     let wait = |asked: Option<prost_types::Duration>| asked.and_then(|asked| Duration::try_from(asked).ok());
-    if let Some(view) = downcast::<v1::GetContextRequest>(request) {
+    if let Some(view) = downcast::<v1::GetViewRequest>(request) {
         let waits = view.overflow_action() == v1::OverflowAction::Wait;
         return if waits { wait(view.wait_timeout).unwrap_or(VIEW_WAIT) } else { Duration::ZERO };
     }

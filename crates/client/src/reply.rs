@@ -14,7 +14,7 @@ use v1::write_message_request::Frame;
 const WAITING_MAX: usize = 16;
 
 /// A message that is open until its end. Drafts grow text by text; other parts come whole. A lost stream begins again with
-/// everything from the first frame on, of which the daemon writes what it has not got.
+/// its first frame; the daemon skips what it has.
 #[derive(Debug)]
 pub struct Reply {
     client: Client,
@@ -26,7 +26,7 @@ pub struct Reply {
     /// The bytes of each draft.
     lengths: HashMap<String, i64>,
     has_calls: bool,
-    lost_count: usize,
+    resume_count: usize,
 }
 
 /// A call that takes the frames.
@@ -57,7 +57,7 @@ impl Reply {
             writer: None,
             lengths: HashMap::new(),
             has_calls: false,
-            lost_count: 0,
+            resume_count: 0,
         };
         reply.send(Frame::Target(target)).await?;
         Ok(reply)
@@ -69,8 +69,8 @@ impl Reply {
     }
 
     /// The number of times that the stream was lost.
-    pub fn lost_count(&self) -> usize {
-        self.lost_count
+    pub fn resume_count(&self) -> usize {
+        self.resume_count
     }
 
     /// Adds text.
@@ -208,8 +208,8 @@ impl Reply {
         loop {
             let writer = self.writer.get_or_insert_with(|| Writer::open(self.client.clone()));
             let Some(frame) = self.frames.get(writer.given) else { return Ok(()) };
-            let given = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
-            if attempts.within(given).await? {
+            let sending = async { Ok(writer.frames.send(frame.clone()).await.is_ok()) };
+            if attempts.within(sending).await? {
                 writer.given += 1;
                 continue;
             }
@@ -225,7 +225,7 @@ impl Reply {
     /// Waits until another call may begin.
     async fn lose(&mut self, failure: Error, attempts: &mut Attempts) -> Result<()> {
         self.writer = None;
-        self.lost_count += 1;
+        self.resume_count += 1;
         tokio::time::sleep_until(attempts.next(failure, true)?).await;
         Ok(())
     }

@@ -137,7 +137,7 @@ impl Session {
     ///
     /// What the call ends with.
     pub async fn view(&mut self) -> Result<&View> {
-        self.view_with(v1::GetContextRequest::default()).await
+        self.view_with(v1::GetViewRequest::default()).await
     }
 
     /// What a model should see now, as the messages of a provider's request, each with its JSON in [`View::formatted`].
@@ -146,7 +146,7 @@ impl Session {
     ///
     /// What the call ends with: `CONTENT_NOT_IN_FORMAT` for what the format cannot carry.
     pub async fn formatted_view(&mut self, format: v1::MessageFormat) -> Result<&View> {
-        self.view_with(v1::GetContextRequest { format: format.into(), ..v1::GetContextRequest::default() }).await
+        self.view_with(v1::GetViewRequest { format: format.into(), ..v1::GetViewRequest::default() }).await
     }
 
     /// What a model should see now, as the request asks for it; the session and what is known are filled in. The view of a
@@ -155,9 +155,9 @@ impl Session {
     /// # Errors
     ///
     /// What the call ends with.
-    pub async fn view_with(&mut self, request: v1::GetContextRequest) -> Result<&View> {
+    pub async fn view_with(&mut self, request: v1::GetViewRequest) -> Result<&View> {
         let held = self.views.entry((request.format, request.degrade)).or_default();
-        let request = v1::GetContextRequest { session_id: self.id.clone(), ..request };
+        let request = v1::GetViewRequest { session_id: self.id.clone(), ..request };
         *held = self.client.refresh_view(request, held).await?;
         Ok(held)
     }

@@ -1,5 +1,5 @@
-//! Connections to a daemon's Unix socket, of which the other end is looked at: in a directory that is open to others, anybody
-//! may listen under the name of a daemon that is not there.
+//! Connections to a daemon's Unix socket. The process at the other end is checked: in a directory that is open to others,
+//! anybody may listen under the name of a daemon that is not there.
 
 use hyper_util::rt::TokioIo;
 use std::io;

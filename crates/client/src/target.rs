@@ -28,7 +28,7 @@ pub struct Target {
 
 /// What the caller names of a target; the rest is found.
 #[derive(Debug, Clone, Default)]
-pub struct Named {
+pub struct NamedTarget {
     /// The address; the socket in the default data directory if it is not given.
     pub address: Option<String>,
     /// The file with the access token.
@@ -58,7 +58,7 @@ impl Target {
         let number = |text: String| {
             text.parse().map_err(|_| Error::Invalid(format!("LONGHAND_RUN: {text:?} is no number of a run")))
         };
-        Self::find(Named {
+        Self::find(NamedTarget {
             address: text("LONGHAND_SERVER"),
             token_file: text("LONGHAND_TOKEN_FILE").map(PathBuf::from),
             ca_file: text("LONGHAND_CA_FILE").map(PathBuf::from),
@@ -73,8 +73,8 @@ impl Target {
     /// # Errors
     ///
     /// [`Error::Invalid`] and [`Error::Unreadable`].
-    pub fn find(named: Named) -> Result<Self> {
-        let Named { address, token_file, ca_file, tenant, run_epoch } = named;
+    pub fn find(named: NamedTarget) -> Result<Self> {
+        let NamedTarget { address, token_file, ca_file, tenant, run_epoch } = named;
         let data_dir = default_data_dir();
         let address = match address.filter(|text| !text.is_empty()) {
             Some(text) => text.parse()?,
@@ -82,13 +82,13 @@ impl Target {
         };
         let token = match (&address, token_file, env::var(TOKEN_VARIABLE)) {
             (Address::Unix(_), ..) => None,
-            (_, Some(path), _) => Some(read(&path)?),
+            (_, Some(path), _) => Some(read_text(&path)?),
             (_, None, Ok(token)) if !token.is_empty() => Some(token),
             // The owner's own daemon on this machine.
-            _ if address.is_local() => read(&data_dir.join("access-token")).ok(),
+            _ if address.is_local() => read_text(&data_dir.join("access-token")).ok(),
             _ => None,
         };
-        let authorities = ca_file.as_deref().map(read).transpose()?;
+        let authorities = ca_file.as_deref().map(read_text).transpose()?;
         let token = token.map(|token| token.trim().to_owned());
         Ok(Self { address, token, authorities, tenant, run_epoch })
     }
@@ -112,7 +112,7 @@ pub fn default_data_dir() -> PathBuf {
     home.join(data).join("longhand")
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::Unreadable { path: path.to_owned(), message: error.to_string() })
 }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn nothing_named_means_the_default_socket() {
         for address in [None, Some(String::new())] {
-            let target = Target::find(Named { address, ..Named::default() }).expect("a default");
+            let target = Target::find(NamedTarget { address, ..NamedTarget::default() }).expect("a default");
             assert!(target.address.to_string().ends_with("/longhand.sock"), "{target:?}");
             assert_eq!(target.token, None);
         }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn what_is_named_and_cannot_be_read_is_an_error() {
         let address = Some("https://box.lan:7070".to_owned());
-        let named = Named { address, token_file: Some("/nowhere/token".into()), ..Named::default() };
+        let named = NamedTarget { address, token_file: Some("/nowhere/token".into()), ..NamedTarget::default() };
         let error = Target::find(named.clone()).expect_err("no such file");
         assert!(matches!(&error, Error::Unreadable { path, .. } if path.ends_with("token")), "{error}");
-        let named = Named { token_file: None, ca_file: Some("/nowhere/ca".into()), ..named };
+        let named = NamedTarget { token_file: None, ca_file: Some("/nowhere/ca".into()), ..named };
         assert!(Target::find(named).is_err());
     }
 }

@@ -1,23 +1,23 @@
-//! What a model should see now, of which only what changed comes over the wire.
+//! What a model should see now. Only what changed comes over the wire.
 
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::repeat::extra_time;
 use crate::stream::Stream;
 use longhand_protocol as v1;
-use v1::get_context_response::Frame;
+use v1::get_view_response::Frame;
 
 /// A whole view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
     /// Its facts: revision, tokens, whether it fits.
-    pub header: v1::ContextHeader,
+    pub header: v1::ViewHeader,
     /// Its messages, in order.
-    pub messages: Vec<v1::ContextMessage>,
+    pub messages: Vec<v1::ViewMessage>,
     /// Its messages in the format that was asked for, in place of `messages`.
     pub formatted: Vec<v1::FormattedMessage>,
     /// What it does not show, and why.
-    pub end: v1::ContextEnd,
+    pub end: v1::ViewEnd,
     /// The number of messages that the daemon did not send again.
     pub known_count: usize,
 }
@@ -29,7 +29,7 @@ impl View {
     }
 
     /// Has the daemon send only what is not in this view. Of one that was shortened for a call, no revision brings it back.
-    fn make_known(&self, request: &mut v1::GetContextRequest) {
+    fn make_known(&self, request: &mut v1::GetViewRequest) {
         if !self.header.view_hash.is_empty() && !self.header.shortened {
             request.known_view_hash = Some(self.header.view_hash.clone());
             request.known_revision = Some(self.header.revision);
@@ -37,7 +37,7 @@ impl View {
     }
 
     /// Reads what is sent of a view.
-    async fn read(mut frames: Stream<v1::GetContextResponse>) -> Result<Self> {
+    async fn read(mut frames: Stream<v1::GetViewResponse>) -> Result<Self> {
         let mut view = Self::default();
         while let Some(response) = frames.next().await? {
             match response.frame {
@@ -78,17 +78,17 @@ impl Client {
     /// # Errors
     ///
     /// What the call ends with.
-    pub async fn view(&self, request: v1::GetContextRequest) -> Result<View> {
+    pub async fn view(&self, request: v1::GetViewRequest) -> Result<View> {
         self.refresh_view(request, &View::default()).await
     }
 
-    /// The view that follows the held one, of which only what changed is sent. A view of a revision, or one that was
-    /// shortened for a call, is not to be held.
+    /// The view that follows the held one: only what changed is sent. Do not hold a view of a revision, or one that was
+    /// shortened for a call.
     ///
     /// # Errors
     ///
     /// What the call ends with.
-    pub async fn refresh_view(&self, mut request: v1::GetContextRequest, held: &View) -> Result<View> {
+    pub async fn refresh_view(&self, mut request: v1::GetViewRequest, held: &View) -> Result<View> {
         held.make_known(&mut request);
         let mut attempts = self.attempts(extra_time(&request));
         loop {
@@ -111,12 +111,12 @@ mod tests {
     use super::*;
 
     fn view(known: i32, count: i32, ids: &[&str]) -> View {
-        let message = |id: &&str| v1::ContextMessage { message_id: (*id).to_owned(), ..v1::ContextMessage::default() };
-        let header = v1::ContextHeader {
+        let message = |id: &&str| v1::ViewMessage { message_id: (*id).to_owned(), ..v1::ViewMessage::default() };
+        let header = v1::ViewHeader {
             view_hash: vec![1],
             known_message_count: known,
             message_count: count,
-            ..v1::ContextHeader::default()
+            ..v1::ViewHeader::default()
         };
         View { header, messages: ids.iter().map(message).collect(), ..View::default() }
     }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_shortened_view_is_not_known() {
         let known = |held: &View| {
-            let mut request = v1::GetContextRequest::default();
+            let mut request = v1::GetViewRequest::default();
             held.make_known(&mut request);
             request.known_view_hash.is_some()
         };

@@ -4,7 +4,7 @@
 //! layout, and `policy` renders it. The built-in summarizer writes the summaries, unless the caller passes another
 //! writer. Only time is simplified: a compaction is active before the next message comes.
 
-use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, SummaryTask, Writer};
+use crate::fold::attempt::{Answer, Attempt, AttemptInput, AttemptStep, SummaryTask, Writer};
 use crate::fold::form::{Form, FormedView};
 use crate::fold::guards::{self, GuardInput, Guards, RecoveryRequest};
 use crate::fold::{Fold, FoldInput, PreparedCompaction};
@@ -22,7 +22,7 @@ use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage,
 use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Counts, Pruned, SourceMessage, View};
+use crate::model::view::{Counts, PrunedPart, SourceMessage, View};
 use crate::policy::plan::{PlanningInput, SummaryPlan, WrittenSummary};
 use crate::policy::summary::SummaryInput;
 use crate::policy::{Policy, overflow, tokens};
@@ -183,7 +183,7 @@ pub struct Session<'a> {
     counts: BTreeMap<Revision, Arc<Counts>>,
     marks: Vec<Mark>,
     /// Parts shortened by prune marks.
-    pruned: BTreeMap<PartId, Pruned>,
+    pruned: BTreeMap<PartId, PrunedPart>,
     layout: Layout,
     /// Messages in the view.
     sources: Vec<SourceMessage>,
@@ -280,7 +280,7 @@ impl<'a> Session<'a> {
     /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
         let Self { policy, window, changed_revision, .. } = *self;
-        self.formed = FormedView::of(Form::of_window(window), &self.layout, &self.sources);
+        self.formed = FormedView::new(Form::of_window(window), &self.layout, &self.sources);
         let rows = FoldInput { policy, messages: self.formed.shown(&self.sources), changed_revision, window };
         self.fold = Rc::new(Fold::new(rows, None));
     }
@@ -394,9 +394,11 @@ impl<'a> Session<'a> {
         };
         let (step, input) = self.attempt(&fold, &guards, &request);
         match step {
-            Step::Done(prepared) => self.commit(*prepared, request, input, &guards),
-            Step::Failed(failure) | Step::Retry { failure, .. } => self.fail(request, failure, input.is_some()),
-            Step::Nothing | Step::Write(_) => return false,
+            AttemptStep::Done(prepared) => self.commit(*prepared, request, input, &guards),
+            AttemptStep::Failed(failure) | AttemptStep::Retry { failure, .. } => {
+                self.fail(request, failure, input.is_some())
+            }
+            AttemptStep::Nothing | AttemptStep::Write(_) => return false,
         }
         true
     }
@@ -407,14 +409,14 @@ impl<'a> Session<'a> {
         fold: &Fold,
         guards: &Guards,
         request: &CompactionRequest,
-    ) -> (Step, Option<(SummaryPlan, SummaryInput)>) {
+    ) -> (AttemptStep, Option<(SummaryPlan, SummaryInput)>) {
         let (planning, writer) = (self.planning(), Writer::BuiltIn);
         let mut attempt = Attempt::new(AttemptInput { planning, fold, guards, request, writer, is_last: true });
         let mut step = attempt.begin();
         let mut newest = None;
-        while let Step::Write(task) = step {
+        while let AttemptStep::Write(task) = step {
             let SummaryTask { plan, budget_tokens, .. } = *task;
-            let mut input = SummaryInput { budget_tokens, ..SummaryInput::of(&plan, &self.policy.counting, "") };
+            let mut input = SummaryInput { budget_tokens, ..SummaryInput::from_plan(&plan, &self.policy.counting, "") };
             let covered = self.layout.covered.as_ref().filter(|_| plan.previous.is_some());
             input.previous_digest = covered.and_then(|covered| self.digests.get(&covered.compaction).cloned());
             step = attempt.answer(Answer::Written(WrittenSummary::new(&plan, &(self.writer)(&input))));
@@ -525,7 +527,7 @@ impl<'a> Session<'a> {
                     let revision = self.next_revision();
                     self.marks.push(Mark { revision, body });
                     let pruned =
-                        |(_, part, truncation)| (part, Pruned { part, compaction, truncation: Some(truncation) });
+                        |(_, part, truncation)| (part, PrunedPart { part, compaction, truncation: Some(truncation) });
                     self.pruned.extend(parts.into_iter().map(pruned));
                 }
                 Row::Compacted(body) => {

@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL, used by one thread at a time. Its statements are synchronous: the thread waits.
 
 use super::dialect;
-use super::encode::{self, Encoded};
+use super::encode::{self, EncodedValue};
 use super::errors;
 use super::lease::{self, Lease, Trust};
 use super::primary;
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Time for which a connection, and a statement while no lease is trusted, are waited for.
+/// Time to wait for a connection, and for a statement while no lease is trusted.
 const PATIENCE: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
 /// Time between two looks at the lease while an answer is waited for.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What waits for the sockets of readers: these are used by threads that have a runtime already.
+/// Drives the sockets of readers: their threads belong to a runtime already, and cannot block on one of their own.
 static SHARED: LazyLock<std::io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("postgres").enable_all().build());
 
@@ -46,8 +46,8 @@ impl Driver {
         }
     }
 
-    /// Makes a connection. It gives way while it proves a password, and then the runtime of the thread would have to go on,
-    /// which waits: so the shared one makes it.
+    /// Connects. sqlx yields while it hashes a password, and a reader's thread, which blocks here, would not resume it: so
+    /// the shared runtime connects.
     fn connect(&self, options: PgConnectOptions) -> Result<PgConnection> {
         let connecting = async move {
             let mut conn = PgConnection::connect_with(&options).await?;
@@ -90,15 +90,14 @@ impl Drop for Driver {
     }
 }
 
-/// The error of a connection that was not made. What the server refuses for its settings is said at once.
+/// The error of a failed connection. A refusal that no retry can change, such as a wrong password, is reported as it is.
 fn refused(error: sqlx::Error) -> Error {
     let refused = error.as_database_error().and_then(|refused| refused.code());
     // It stops, starts, or has too many connections.
     let passes = refused.is_none_or(|code| code.starts_with("57P") || code.starts_with("08") || code == "53300");
-    if passes { errors::of(error) } else { Error::Database(error.to_string()) }
+    if passes { errors::engine_error(error) } else { Error::Database(error.to_string()) }
 }
 
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
@@ -112,10 +111,10 @@ enum State {
 }
 
 /// The texts of several statements as one, by their numbers, and whether that is a whole transaction.
-type Together = HashMap<(bool, Vec<usize>), Arc<str>>;
+type JoinedTexts = HashMap<(bool, Vec<usize>), Arc<str>>;
 
 /// A statement in PostgreSQL's words, with the types of its parameters.
-struct Prepared {
+struct PreparedStatement {
     text: Arc<str>,
     kinds: Vec<PgTypeInfo>,
 }
@@ -126,14 +125,14 @@ pub struct Client {
     driver: Driver,
     state: Cell<State>,
     /// By the statement's own text.
-    prepared: RefCell<HashMap<String, Arc<Prepared>>>,
+    prepared: RefCell<HashMap<String, Arc<PreparedStatement>>>,
     /// The statements that take many rows, by their text or by what stands behind `insert into`.
-    of_many: RefCell<HashMap<&'static str, Arc<OfMany>>>,
+    batch_statements: RefCell<HashMap<&'static str, Arc<BatchStatement>>>,
     /// What was not sent yet. It goes out as one statement, before any other one.
-    queue: RefCell<Vec<Queued>>,
-    together: RefCell<Together>,
+    queue: RefCell<Vec<QueuedRows>>,
+    joined_texts: RefCell<JoinedTexts>,
     /// Answers that were read ahead, by the statement and its values.
-    ahead: RefCell<AllAhead>,
+    ahead: RefCell<AnswersAhead>,
     round_trips: Cell<u64>,
     is_doubted: Cell<bool>,
     /// The right to write of the owner's connection.
@@ -143,12 +142,12 @@ pub struct Client {
 }
 
 /// An answer that was read ahead: the names of its columns, and its rows.
-type Ahead = (Arc<[String]>, Vec<Vec<Value>>);
+type AnswerAhead = (Arc<[String]>, Vec<Vec<Value>>);
 /// By the statement and its values; the same may be asked for several times.
-type AllAhead = HashMap<(&'static str, Vec<Key>), Vec<Ahead>>;
+type AnswersAhead = HashMap<(&'static str, Vec<Key>), Vec<AnswerAhead>>;
 
 /// A statement that takes any number of rows, as an array for each column.
-struct OfMany {
+struct BatchStatement {
     /// Its number among those of the connection.
     number: usize,
     table: &'static str,
@@ -167,7 +166,7 @@ enum Form {
     Read(&'static str),
 }
 
-impl OfMany {
+impl BatchStatement {
     /// Its text, with parameters from this number on.
     fn text(&self, first: usize) -> Result<String> {
         let text = match self.form {
@@ -180,9 +179,9 @@ impl OfMany {
 }
 
 /// Rows on their way to the server.
-struct Queued {
-    statement: Arc<OfMany>,
-    columns: Vec<Encoded>,
+struct QueuedRows {
+    statement: Arc<BatchStatement>,
+    columns: Vec<EncodedValue>,
 }
 
 impl Client {
@@ -205,9 +204,9 @@ impl Client {
             driver,
             state: Cell::new(State::Idle),
             prepared: RefCell::default(),
-            of_many: RefCell::default(),
+            batch_statements: RefCell::default(),
             queue: RefCell::default(),
-            together: RefCell::default(),
+            joined_texts: RefCell::default(),
             ahead: RefCell::default(),
             round_trips: Cell::new(0),
             is_doubted: Cell::new(false),
@@ -235,12 +234,12 @@ impl Client {
     /// Has the server do something, and notes what its answer means for the connection.
     fn ask<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>) -> Result<T> {
         if self.state.get() == State::Lost {
-            return Err(lost());
+            return Err(connection_lost());
         }
         let mut conn = self.conn.try_borrow_mut().map_err(|_| Error::Bug("a statement runs within another one"))?;
         self.round_trips.set(self.round_trips.get() + 1);
         let answer = match self.driver.wait(self.patiently(work(&mut conn))) {
-            Some(answer) => answer.map_err(errors::of),
+            Some(answer) => answer.map_err(errors::engine_error),
             None => Err(Error::Unreachable("the database does not answer".to_owned())),
         };
         if let (Err(Error::Stopped(_)), Some(trust)) = (&answer, &self.trust) {
@@ -274,15 +273,15 @@ impl Client {
     }
 
     /// The form of a statement for the server.
-    fn prepare(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Arc<Prepared>> {
+    fn prepare(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Arc<PreparedStatement>> {
         let listed = dialect::key_with_lists(sql, parameters);
         let key = listed.as_deref().unwrap_or(sql);
         if let Some(found) = self.prepared.borrow().get(key) {
             return Ok(Arc::clone(found));
         }
-        let text: Arc<str> = dialect::of(sql, parameters).into();
+        let text: Arc<str> = dialect::translate_bound(sql, parameters).into();
         let kinds = self.kinds(&text)?;
-        let prepared = Arc::new(Prepared { text, kinds });
+        let prepared = Arc::new(PreparedStatement { text, kinds });
         let mut all = self.prepared.borrow_mut();
         if all.len() >= 2 * limits::STATEMENTS_KEPT {
             all.clear();
@@ -309,7 +308,7 @@ impl Client {
         Ok(self.prepare(sql, parameters)?.kinds.len())
     }
 
-    fn arguments(prepared: &Prepared, parameters: &[Parameter<'_>]) -> Result<PgArguments> {
+    fn arguments(prepared: &PreparedStatement, parameters: &[Parameter<'_>]) -> Result<PgArguments> {
         if prepared.kinds.len() != parameters.len() {
             return Err(Error::Bug("a statement has another number of parameters than values"));
         }
@@ -326,7 +325,7 @@ impl Client {
     pub fn read_ahead(&self, sql: &'static str, keys: &[Vec<Parameter<'_>>]) -> Result<()> {
         self.flush()?;
         let Some(first) = keys.first() else { return Ok(()) };
-        let read = self.of_many(sql, first, Form::Read(sql))?;
+        let read = self.batch_statement(sql, first, Form::Read(sql))?;
         let columns = read.kinds.iter().enumerate().map(|(index, kind)| {
             encode::column(kind, keys.iter().map(|key| key.get(index).unwrap_or(&Parameter::Null)))
         });
@@ -362,7 +361,7 @@ impl Client {
     }
 
     /// What was read ahead for a query.
-    fn taken_ahead(&self, sql: &str, parameters: &[Parameter<'_>]) -> Option<Vec<Row>> {
+    fn take_ahead(&self, sql: &str, parameters: &[Parameter<'_>]) -> Option<Vec<Row>> {
         let mut ahead = self.ahead.borrow_mut();
         if ahead.is_empty() {
             return None;
@@ -381,7 +380,7 @@ impl Client {
 
     /// Calls `each` with the rows of a statement, until it returns false; the statement is run to its end.
     pub fn for_each(&self, sql: &str, parameters: &[Parameter<'_>], mut each: impl FnMut(Row) -> bool) -> Result<()> {
-        if let Some(rows) = self.taken_ahead(sql, parameters) {
+        if let Some(rows) = self.take_ahead(sql, parameters) {
             rows.into_iter().all(each);
             return Ok(());
         }
@@ -416,7 +415,7 @@ impl Client {
 
     /// Calls `each` with the first row of a statement.
     pub fn first(&self, sql: &str, parameters: &[Parameter<'_>], each: impl FnMut(Row) -> bool) -> Result<()> {
-        if let Some(rows) = self.taken_ahead(sql, parameters) {
+        if let Some(rows) = self.take_ahead(sql, parameters) {
             rows.into_iter().all(each);
             return Ok(());
         }
@@ -466,9 +465,9 @@ impl Client {
         if rows.is_empty() {
             return Ok(());
         }
-        let insert = match self.known(into) {
+        let insert = match self.cached_statement(into) {
             Some(known) => known,
-            None => self.know(into, Form::Insert(into, conflict), self.columns_of(into)?),
+            None => self.cache_statement(into, Form::Insert(into, conflict), self.columns_of(into)?),
         };
         // Two rows with the same key cannot be changed by one statement.
         if conflict.contains("do update") && rows.len() > 1 {
@@ -482,35 +481,36 @@ impl Client {
         if rows.is_empty() {
             return Ok(());
         }
-        let update = self.of_many(sql, rows.first().map(Vec::as_slice).unwrap_or_default(), Form::Update(sql))?;
+        let update =
+            self.batch_statement(sql, rows.first().map(Vec::as_slice).unwrap_or_default(), Form::Update(sql))?;
         self.send(&update, rows)
     }
 
     /// The form of a statement with the values of its parameters that takes many such values.
-    fn of_many(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<OfMany>> {
-        if let Some(known) = self.known(sql) {
+    fn batch_statement(&self, sql: &'static str, values: &[Parameter<'_>], form: Form) -> Result<Arc<BatchStatement>> {
+        if let Some(known) = self.cached_statement(sql) {
             return Ok(known);
         }
         let prepared = self.prepare(sql, values)?;
         let kinds = prepared.kinds.iter().map(encode::kind_name);
         let kinds = kinds.map(|kind| kind.map(str::to_owned)).collect::<Result<_>>()?;
-        Ok(self.know(sql, form, kinds))
+        Ok(self.cache_statement(sql, form, kinds))
     }
 
-    fn known(&self, key: &'static str) -> Option<Arc<OfMany>> {
-        self.of_many.borrow().get(key).map(Arc::clone)
+    fn cached_statement(&self, key: &'static str) -> Option<Arc<BatchStatement>> {
+        self.batch_statements.borrow().get(key).map(Arc::clone)
     }
 
-    fn know(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<OfMany> {
-        let mut all = self.of_many.borrow_mut();
-        let known = Arc::new(OfMany { number: all.len(), table: dialect::table(key), form, kinds });
-        all.insert(key, Arc::clone(&known));
-        known
+    fn cache_statement(&self, key: &'static str, form: Form, kinds: Vec<String>) -> Arc<BatchStatement> {
+        let mut all = self.batch_statements.borrow_mut();
+        let statement = Arc::new(BatchStatement { number: all.len(), table: dialect::table(key), form, kinds });
+        all.insert(key, Arc::clone(&statement));
+        statement
     }
 
     /// Queues rows. Two statements on the same table are not sent as one: it would not see its own rows, and of two changes of
     /// a row the server makes one.
-    fn send(&self, statement: &Arc<OfMany>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
+    fn send(&self, statement: &Arc<BatchStatement>, rows: &[Vec<Parameter<'_>>]) -> Result<()> {
         self.ahead.borrow_mut().clear();
         if self.queue.borrow().iter().any(|queued| queued.statement.table == statement.table) {
             self.flush()?;
@@ -520,7 +520,7 @@ impl Client {
             encode::column(kind, values)
         });
         let columns = columns.collect::<Result<_>>()?;
-        self.queue.borrow_mut().push(Queued { statement: Arc::clone(statement), columns });
+        self.queue.borrow_mut().push(QueuedRows { statement: Arc::clone(statement), columns });
         if matches!(self.state.get(), State::Begun | State::InTransaction) { Ok(()) } else { self.flush() }
     }
 
@@ -539,21 +539,21 @@ impl Client {
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         let numbers: Vec<usize> = queue.iter().map(|queued| queued.statement.number).collect();
         let numbers = (all.is_some(), numbers);
-        let known = self.together.borrow().get(&numbers).map(Arc::clone);
-        let text = match known {
+        let cached = self.joined_texts.borrow().get(&numbers).map(Arc::clone);
+        let text = match cached {
             Some(text) => text,
             None => {
                 let mut first = 1;
                 let mut texts = Vec::with_capacity(queue.len());
-                for Queued { statement, .. } in &queue {
+                for QueuedRows { statement, .. } in &queue {
                     texts.push(statement.text(first)?);
                     first += statement.kinds.len();
                 }
                 let text: Arc<str> = match all {
                     Some(_) => dialect::transaction(&texts, lease::OWNED, first).into(),
-                    None => dialect::together(texts).into(),
+                    None => dialect::join(texts).into(),
                 };
-                self.together.borrow_mut().insert(numbers, Arc::clone(&text));
+                self.joined_texts.borrow_mut().insert(numbers, Arc::clone(&text));
                 text
             }
         };
@@ -593,7 +593,7 @@ impl Client {
         self.ahead.borrow_mut().clear();
         match self.state.get() {
             State::Idle => {}
-            State::Lost => return Err(lost()),
+            State::Lost => return Err(connection_lost()),
             // What was given up may have left one: what follows would be part of it.
             State::Begun | State::InTransaction | State::Failed => self.roll_back()?,
         }
@@ -711,11 +711,11 @@ impl Client {
     pub fn close(self) -> Result<()> {
         let Self { conn, driver, .. } = self;
         let closed = driver.wait(async { timeout(PATIENCE, conn.into_inner().close()).await });
-        closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?.map_err(errors::of)
+        closed.map_err(|_| Error::Unreachable("the database does not answer".to_owned()))?.map_err(errors::engine_error)
     }
 }
 
-fn lost() -> Error {
+fn connection_lost() -> Error {
     Error::Unreachable("the connection to the database is lost".to_owned())
 }
 

@@ -11,7 +11,7 @@ const HAS_TABLE: &str = "select to_regclass(?1) is not null";
 const VERSION: &str = "select 'PostgreSQL ' || current_setting('server_version')";
 const USED_BYTES: &str = "select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class \
      where relnamespace = current_schema()::regnamespace and relkind = 'r'";
-/// What takes the place of another store is on disk, whatever is enough for a daemon.
+/// A copy that replaces a store must be on disk, whatever durability the daemon is configured for.
 const DURABLE: &str = "select set_config('synchronous_commit', 'on', false) \
      where current_setting('synchronous_commit') = 'off'";
 
@@ -45,7 +45,7 @@ impl ServerConnection for Client {
     }
 
     fn make_schema(&self, statements: &str) -> Result<()> {
-        self.execute_batch(&schema::of(statements))
+        self.execute_batch(&schema::translate(statements))
     }
 
     fn insert(&self, into: &'static str, conflict: &'static str, rows: &[Vec<Parameter<'_>>]) -> Result<()> {

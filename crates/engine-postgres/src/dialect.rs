@@ -35,13 +35,13 @@ pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) ->
     let sql = translate_bytes(sql);
     let mut text = String::with_capacity(sql.len() + 16);
     let mut rest = sql.as_str();
-    // Parts of the text between quotes are as they are.
+    // Text between quotes stays.
     let mut is_quoted = false;
     while let Some(next) = rest.chars().next() {
         if next == '\'' {
             is_quoted = !is_quoted;
         }
-        // SQLite has the sign so that it does not prepare a limit anew; here it would make the parameter a float.
+        // The sign keeps SQLite from preparing a limit anew. PostgreSQL would take the parameter for a float.
         if !is_quoted && rest.starts_with("+?") {
             rest = &rest[1..];
             continue;
@@ -67,7 +67,7 @@ pub(super) fn translate(sql: &str, list_kind: impl Fn(usize) -> &'static str) ->
 }
 
 /// The text of a statement for PostgreSQL, with these values.
-pub(super) fn of(sql: &str, parameters: &[Parameter<'_>]) -> String {
+pub(super) fn translate_bound(sql: &str, parameters: &[Parameter<'_>]) -> String {
     translate(sql, |number| match parameters.get(number.wrapping_sub(1)) {
         Some(Parameter::List(list)) => kind(list),
         _ => "bigint",
@@ -87,7 +87,7 @@ pub(super) fn insert_of_many(into: &str, conflict: &str, kinds: &[String], first
 }
 
 /// Statements on different tables as one.
-pub(super) fn together(mut texts: Vec<String>) -> String {
+pub(super) fn join(mut texts: Vec<String>) -> String {
     if texts.len() == 1
         && let Some(text) = texts.pop()
     {

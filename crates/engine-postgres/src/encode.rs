@@ -24,8 +24,7 @@ mod types {
     pub(super) const NAMES: [u32; 4] = [TEXT, 19, 705, 1043];
 }
 
-/// A character that no text has, by Unicode's own rule. It stands before one that says what it is for, so that all texts can
-/// be stored: PostgreSQL refuses U+0000.
+/// A noncharacter: Unicode reserves it for internal use. It escapes U+0000, which PostgreSQL refuses, and itself.
 const ESCAPE: char = '\u{FDD0}';
 
 /// A text as it is stored.
@@ -64,15 +63,15 @@ fn unescaped(stored: &str) -> String {
 }
 
 /// A value in binary form; none for no value. Its type is that which the server found for the parameter.
-pub(super) struct Encoded(Option<Vec<u8>>);
+pub(super) struct EncodedValue(Option<Vec<u8>>);
 
-impl Type<Postgres> for Encoded {
+impl Type<Postgres> for EncodedValue {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_oid(Oid(types::UNSPECIFIED))
     }
 }
 
-impl Encode<'_, Postgres> for Encoded {
+impl Encode<'_, Postgres> for EncodedValue {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
         Ok(match &self.0 {
             Some(bytes) => {
@@ -85,9 +84,9 @@ impl Encode<'_, Postgres> for Encoded {
 }
 
 /// A value for a parameter of a type.
-pub(super) fn encode(parameter: &Parameter<'_>, kind: &PgTypeInfo) -> Result<Encoded> {
+pub(super) fn encode(parameter: &Parameter<'_>, kind: &PgTypeInfo) -> Result<EncodedValue> {
     let bytes = match parameter {
-        Parameter::Null => return Ok(Encoded(None)),
+        Parameter::Null => return Ok(EncodedValue(None)),
         Parameter::Integer(value) => integer(*value, kind)?,
         Parameter::Text(text) => escaped(text).into_owned().into_bytes(),
         Parameter::Bytes(bytes) => bytes.to_vec(),
@@ -99,7 +98,7 @@ pub(super) fn encode(parameter: &Parameter<'_>, kind: &PgTypeInfo) -> Result<Enc
         }
         Parameter::List(List::Blobs(items)) => array(types::BYTES, items.iter().map(|item| Some(item.clone()))),
     };
-    Ok(Encoded(Some(bytes)))
+    Ok(EncodedValue(Some(bytes)))
 }
 
 fn integer(value: i64, kind: &PgTypeInfo) -> Result<Vec<u8>> {
@@ -124,7 +123,7 @@ pub(super) fn kind_name(kind: &PgTypeInfo) -> Result<&'static str> {
 }
 
 /// The values of a column, as an array of its type.
-pub(super) fn column<'p>(kind: &str, values: impl Iterator<Item = &'p Parameter<'p>>) -> Result<Encoded> {
+pub(super) fn column<'p>(kind: &str, values: impl Iterator<Item = &'p Parameter<'p>>) -> Result<EncodedValue> {
     let item = match kind {
         "bigint" => types::INTEGER,
         "text" => types::TEXT,
@@ -139,7 +138,7 @@ pub(super) fn column<'p>(kind: &str, values: impl Iterator<Item = &'p Parameter<
         Parameter::List(_) => Err(Error::Bug("a list is no value of a column")),
     });
     let values = values.collect::<Result<Vec<_>>>()?;
-    Ok(Encoded(Some(array(item, values.into_iter()))))
+    Ok(EncodedValue(Some(array(item, values.into_iter()))))
 }
 
 fn array(item: u32, values: impl Iterator<Item = Option<Vec<u8>>>) -> Vec<u8> {
@@ -173,7 +172,7 @@ fn array(item: u32, values: impl Iterator<Item = Option<Vec<u8>>>) -> Vec<u8> {
 
 /// The values of a row.
 pub(super) fn decode(row: &PgRow) -> Result<Vec<Value>> {
-    (0..row.len()).map(|index| value(&row.try_get_raw(index).map_err(errors::of)?)).collect()
+    (0..row.len()).map(|index| value(&row.try_get_raw(index).map_err(errors::engine_error)?)).collect()
 }
 
 fn value(value: &PgValueRef<'_>) -> Result<Value> {

@@ -6,7 +6,7 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// What an error of the server, or of the way to it, means.
-pub(super) fn of(error: sqlx::Error) -> Error {
+pub(super) fn engine_error(error: sqlx::Error) -> Error {
     match &error {
         // Whatever its code says: the server ended the connection, and a commit that it was in may be there or not.
         sqlx::Error::Database(refused) if is_end(&**refused) => Error::Unreachable(error.to_string()),
@@ -57,9 +57,9 @@ mod tests {
         let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         for error in [sqlx::Error::PoolTimedOut, sqlx::Error::WorkerCrashed, ended().into()] {
             let text = error.to_string();
-            assert!(matches!(of(error), Error::Unreachable(_)), "{text}");
+            assert!(matches!(engine_error(error), Error::Unreachable(_)), "{text}");
         }
-        assert!(matches!(of(sqlx::Error::RowNotFound), Error::Database(_)));
+        assert!(matches!(engine_error(sqlx::Error::RowNotFound), Error::Database(_)));
     }
 
     /// The error of a server that answers the first statement of a connection with one.
@@ -90,7 +90,7 @@ mod tests {
         let mut conn = options.ssl_mode(PgSslMode::Disable).connect().await.expect("a connection");
         let refused = sqlx::raw_sql("commit").execute(&mut conn).await.expect_err("an error");
         serving.await.expect("no panic");
-        of(refused)
+        engine_error(refused)
     }
 
     #[tokio::test]

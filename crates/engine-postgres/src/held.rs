@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::keeper::Keeper;
 use super::lease::Trust;
-use super::owner::{Taken, Taker};
+use super::owner::{TakenShard, Taker};
 use super::registry;
 use super::shard::{Role, Shard};
 use crate::clock::Clock;
@@ -13,7 +13,7 @@ use crate::model::Seq;
 use crate::telemetry::failpoint;
 use crate::write_state::WriteState;
 use longhand_engine::database::{
-    BeginAnew, Cleaned, Database, Engine, HeldStore, LeasedPlace, Look, Serving, VerifiedBy, note_failure,
+    BeginAnew, CleaningProgress, Database, Engine, HeldStore, LeasedPlace, Look, ServedStore, VerifiedBy, note_failure,
 };
 use longhand_engine::health::Health;
 use longhand_engine::readers::Readers;
@@ -22,12 +22,11 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What of a server still may have bytes of an erasure; none of it can be emptied from outside.
+/// Where a server may still have erased bytes. No client can clean it.
 const KEEPS_ERASED: [&str; 2] = ["PostgreSQL: dead rows until they are vacuumed", "PostgreSQL: write-ahead log"];
 const CLUSTER: &str = "select (select system_identifier::text from pg_control_system()) || ' ' || current_database()";
 const IS_DURABLE: &str = "select current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off'";
 
-/// The ownership of a shard.
 #[derive(Clone)]
 struct Ownership {
     shard: Shard,
@@ -35,7 +34,7 @@ struct Ownership {
     owner: String,
     /// Time after which the lease ends if nobody renews it.
     ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     trust: Arc<Trust>,
 }
 
@@ -54,11 +53,11 @@ fn note_server(conn: &Connection, change: impl FnOnce(&Connection) -> Result<()>
 impl Ownership {
     /// Makes what the shard needs, and takes the lease, once; none while another daemon has it. From then on the lease is
     /// renewed, until the trust in it ends.
-    fn set_up_and_take(&self) -> Result<Option<(Connection, Taken)>> {
+    fn set_up_and_take(&self) -> Result<Option<(Connection, TakenShard)>> {
         let client = self.shard.connect_alone(Role::Writer, None)?;
         client.set_up(self.shard.name(), &self.shard.schema())?;
         client.close()?;
-        let taken = self.take(false)?;
+        let taken = self.take_lease(false)?;
         if taken.is_some() {
             let Self { shard, owner, ttl, trust } = self.clone();
             Keeper { shard, owner, ttl, trust }.start()?;
@@ -67,10 +66,10 @@ impl Ownership {
     }
 
     /// Connects and takes the lease, once; none while another daemon has it, or had it since. The thread must have no runtime.
-    fn take(&self, again: bool) -> Result<Option<(Connection, Taken)>> {
+    fn take_lease(&self, again: bool) -> Result<Option<(Connection, TakenShard)>> {
         let client = self.shard.connect_alone(Role::Writer, Some(Arc::clone(&self.trust)))?;
         let (shard, owner) = (self.shard.name(), self.owner.as_str());
-        let taken = client.take(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
+        let taken = client.take_shard(&Taker { shard, owner, ttl: self.ttl, trust: &self.trust, again })?;
         Ok(taken.map(|taken| (connection(client), taken)))
     }
 
@@ -82,18 +81,17 @@ impl Ownership {
         client.close()
     }
 
-    /// Takes the lease again after the connection was lost. Only then it is known whether what was committed last is
-    /// there: by the number of the newest event. Gives up when another daemon has the shard, or after a time in which the
-    /// lease has run out.
-    fn take_again(&self) -> Result<(Connection, Taken)> {
+    /// Takes the lease again after a lost connection. The newest event then tells whether the last commit happened.
+    /// Gives up once another daemon has the shard, or after enough time for the lease to run out.
+    fn take_again(&self) -> Result<(Connection, TakenShard)> {
         let attempts = limits::LEASE_RETAKE_MS / limits::LEASE_RETRY_MS;
-        // Until it is taken again, it is not renewed either.
+        // A renewal could succeed on a server that lacks acknowledged events.
         self.trust.doubt();
         for attempt in 0.. {
             if attempt >= attempts && !self.trust.holds() {
                 break;
             }
-            match self.take(true) {
+            match self.take_lease(true) {
                 Ok(Some(taken)) => return Ok(taken),
                 // Another daemon has it.
                 Ok(None) => break,
@@ -126,10 +124,10 @@ impl Ownership {
     }
 }
 
-/// An ownership that nobody renews once this is dropped: nobody would serve the shard.
-struct Kept(Ownership);
+/// Ends the renewals when it is dropped: otherwise the shard stays owned and nobody serves it.
+struct KeptOwnership(Ownership);
 
-impl Drop for Kept {
+impl Drop for KeptOwnership {
     fn drop(&mut self) {
         self.0.trust.lose();
     }
@@ -140,11 +138,11 @@ impl LeasedPlace for Shard {
         self.name()
     }
 
-    fn take(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>> {
+    fn take_lease(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>> {
         let trust = Arc::new(Trust::new(self.acknowledged()));
         let ownership = Ownership { shard: self.clone(), owner, ttl, trust };
         match ownership.set_up_and_take()? {
-            Some((conn, taken)) => Ok(Some(Box::new(HeldShard { conn, taken, ownership: Kept(ownership) }))),
+            Some((conn, taken)) => Ok(Some(Box::new(HeldShard { conn, taken, ownership: KeptOwnership(ownership) }))),
             None => Ok(None),
         }
     }
@@ -169,8 +167,8 @@ impl LeasedPlace for Shard {
 /// A shard whose lease this process has.
 struct HeldShard {
     conn: Connection,
-    taken: Taken,
-    ownership: Kept,
+    taken: TakenShard,
+    ownership: KeptOwnership,
 }
 
 impl HeldShard {
@@ -211,8 +209,8 @@ impl HeldStore for HeldShard {
         Ok(())
     }
 
-    /// Compares the newest event with the row of the shard; the statement that took the lease may have waited for a commit that
-    /// it does not see.
+    /// Compares the newest event with the row of the shard. The statement that took the lease may have waited for a
+    /// commit that its snapshot does not show.
     fn settle(&self, newest: Seq, begin_anew: &dyn Fn(&Connection) -> Result<()>) -> Result<()> {
         match self.conn.server::<Client>()?.leased_head() {
             Some(head) if head != newest => {
@@ -221,18 +219,18 @@ impl HeldStore for HeldShard {
             _ => {}
         }
         note_server(&self.conn, |conn| match self.taken {
-            Taken { may_lack: true, .. } => {
+            TakenShard { may_lack: true, .. } => {
                 tracing::warn!(
                     "the database was promoted, recovered or restored since its newest event: it may lack what was \
                      acknowledged, and the store gets a new identity"
                 );
                 begin_anew(conn)
             }
-            Taken { is_moved: true, .. } => {
+            TakenShard { is_moved: true, .. } => {
                 tracing::info!("the database is another server, and has what was acknowledged");
                 Ok(())
             }
-            Taken { .. } => Ok(()),
+            TakenShard { .. } => Ok(()),
         })
     }
 
@@ -242,12 +240,12 @@ impl HeldStore for HeldShard {
         clock: &Clock,
         health: Arc<Health>,
         begin_anew: BeginAnew,
-    ) -> Result<Serving> {
+    ) -> Result<ServedStore> {
         let Self { conn, ownership, .. } = *self;
         ownership.0.trust.note_durable(scalar(IS_DURABLE).one(&conn)?);
         let readers = ownership.0.readers(readers, clock.clone());
         let engine = ownership.0.engine();
-        Ok(Serving { database: Box::new(ShardDatabase { conn, ownership, health, begin_anew }), engine, readers })
+        Ok(ServedStore { database: Box::new(ShardDatabase { conn, ownership, health, begin_anew }), engine, readers })
     }
 
     fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send> {
@@ -288,7 +286,6 @@ impl HeldStore for HeldShard {
     }
 }
 
-/// The engine of a shard that is served.
 struct ShardEngine {
     shard: Shard,
     trust: Arc<Trust>,
@@ -331,15 +328,15 @@ impl Engine for ShardEngine {
 /// The database of a shard, as its writer has it.
 struct ShardDatabase {
     conn: Connection,
-    ownership: Kept,
+    ownership: KeptOwnership,
     health: Arc<Health>,
     begin_anew: BeginAnew,
 }
 
 impl ShardDatabase {
-    /// Connects to the database again, and takes the lease again. Then the newest event is known: of a transaction whose
-    /// commit had no answer too. Another number than these means that the server has lost what was acknowledged; another server
-    /// than before may have.
+    /// Connects and takes the lease again. The newest event then tells the outcome of a commit without an answer. A
+    /// number that is not expected means that the server lost acknowledged events; another server than before may have
+    /// lost some.
     fn connect_again(&mut self, expected: &[Seq]) -> Result<Seq> {
         tracing::warn!("the connection to the database is lost");
         let ownership = &self.ownership.0;
@@ -386,20 +383,20 @@ impl Database for ShardDatabase {
             tracing::error!(what = "another daemon has taken the shard", "the store is no longer where it was");
             self.health.set(WriteState::LeaseLost);
         } else if trust.is_doubted() || self.conn.server().is_ok_and(Client::is_lost) {
-            // Its outcome is in the state of writes.
+            // The state of writes has the outcome.
             drop(self.connect_again(&[newest]));
         }
     }
 
     fn begin(&self) -> Result<()> {
         let client = self.conn.server::<Client>()?;
-        // A doubt about something else is nobody's who commits now.
+        // Clears a doubt about an earlier commit: this one must not report it.
         client.was_doubted();
         client.begin()
     }
 
-    /// A transaction is committed, although its commit had no answer, if its event is there once the lease is taken again. One
-    /// without an event has left nothing by which it can be found.
+    /// After a commit without an answer, the newest event tells whether it happened. A transaction without an event
+    /// leaves no trace, and its outcome stays uncertain.
     fn commit(&mut self, before: Seq, newest: Seq) -> Result<()> {
         let client = self.conn.server::<Client>()?;
         if let Err(error) = client.before_commit(newest) {
@@ -438,8 +435,8 @@ impl Database for ShardDatabase {
 
     fn batch_ended(&mut self, _: usize) {}
 
-    fn clean(&mut self) -> Result<Cleaned> {
-        Ok(Cleaned::Fully)
+    fn clean(&mut self) -> Result<CleaningProgress> {
+        Ok(CleaningProgress::Fully)
     }
 
     fn shrink(&mut self, _: &dyn Fn() -> bool) {}

@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::lease::{self, Trust};
-use super::owner::Renewed;
+use super::owner::RenewedSettings;
 use super::shard::Shard;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -21,7 +21,7 @@ pub(super) struct Keeper {
     pub(super) owner: String,
     /// Time after which the lease ends if nobody renews it.
     pub(super) ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     pub(super) trust: Arc<Trust>,
 }
 
@@ -51,8 +51,8 @@ impl Keeper {
         }
     }
 
-    /// Renews once, and returns the time until the next renewal. Behind a lost connection there may be another server,
-    /// which lacks events that were acknowledged: the writer looks first.
+    /// Renews once, and returns the time until the next renewal. After a lost connection the server may be another one
+    /// that lacks acknowledged events: the writer compares first.
     fn renew(&self, client: &mut Option<Client>, is_first: &mut bool) -> Result<Duration> {
         let client = match client {
             Some(client) => client,
@@ -71,7 +71,7 @@ impl Keeper {
         let epoch = self.trust.epoch();
         let sent_ms = lease::now_ms();
         match client.renew(self.shard.name(), &self.owner, *epoch, self.ttl)? {
-            Some(Renewed { is_durable, is_replicated }) => {
+            Some(RenewedSettings { is_durable, is_replicated }) => {
                 self.trust.note_durable(is_durable);
                 self.trust.acknowledged().note_replicated(is_replicated);
                 self.trust.extend(sent_ms, self.ttl);

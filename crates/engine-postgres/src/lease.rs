@@ -1,10 +1,10 @@
 //! The lease of a shard: who owns it, and until when the owner may trust that it does.
 //!
-//! Two rows say so. That of `lh.lease` has the time: the owner's `keeper` renews it on a connection of its own, whatever
-//! long transaction the writer is in, and only the clock of the database decides when another daemon may take it. That of
-//! `lh.shard` has the fence: the first statement of every transaction that writes locks it, if it still has the owner's
-//! epoch and the number of the newest event that the owner knows, and whoever has taken the lease writes a new epoch into
-//! it before anything else. So a transaction of an owner that lost the lease writes nothing, whatever its clock says.
+//! Two rows say so. The row of `lh.lease` has the time: the owner's `keeper` renews it on a connection of its own,
+//! because the writer may be in a long transaction. Only the database's clock decides when another daemon may take the
+//! lease. The row of `lh.shard` is the fence: the first statement of every writing transaction locks it, and fails
+//! unless the row has the owner's epoch and the newest event that the owner knows. A new owner writes its epoch there
+//! before anything else. So an owner that lost the lease writes nothing, whatever its clock says.
 //!
 //! The owner trusts its lease from the instant at which it *sent* the renewal, less a margin.
 
@@ -124,9 +124,9 @@ pub(super) const RENEW: &str = concat!(
     waits!()
 );
 
-/// Lets only this owner write from now on, and says who could until then. It waits for a transaction of the last one. What
-/// contradicts the owner's memory, an epoch and the newest event, is on no server that anybody knows, until a new identity is
-/// written: the verdict outlives the attempt.
+/// Lets only this owner write from now on, and returns what the last one left. It waits for a transaction of the last
+/// owner. If the row is older than the epoch and the newest event that the owner remembers, its server is `lost` until
+/// the store has a new identity: so the verdict outlives a failed attempt.
 pub(super) const FENCE: &str = "update lh.shard s set epoch = ?2, pid = pg_backend_pid(), \
      backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), \
      server = case when last.epoch < ?3 or last.head_seq < ?4 then 'lost' else s.server end \
@@ -138,22 +138,22 @@ pub(super) const END_BACKEND: &str = "select pg_terminate_backend(a.pid) from lh
      join pg_stat_activity a on a.pid = s.pid and a.backend_start = s.backend_start \
      where s.name = ?1 and a.pid <> pg_backend_pid()";
 
-/// The cluster, and the timeline on which it writes: another one behind the promotion of a standby, behind a recovery to an
-/// earlier time, and where the database was restored from a dump.
+/// The cluster and its timeline. Both change with a promoted standby, a recovery to an earlier time, or a restored
+/// dump.
 pub(super) const SERVER: &str = "select (select system_identifier::text from pg_control_system()) || '/' \
      || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
 /// Notes on which server the newest event was written.
 pub(super) const NOTE_SERVER: &str = "update lh.shard set server = ?3 where name = ?1 and epoch = ?2";
 
-/// What makes a statement a whole transaction of an owner, which does nothing if it is the owner no more: the fence and the
-/// newest event in one, and what fails without them. The parameters are those of `Lease::bind`.
+/// Makes a statement a whole transaction of an owner: it checks the fence, writes the newest event, and fails for a
+/// lost lease. The parameters are those of `Lease::bind`.
 pub(super) const OWNED: [&str; 2] = [
     "update lh.shard set head_seq = ?4 where name = ?1 and epoch = ?2 and head_seq = ?3 returning name",
     "lh.own((select count(*) from owned), ?1)",
 ];
 
-/// Gives back the lease of an opening that failed, whose epoch nobody knows.
+/// Gives back the lease of a failed opening, whose epoch was never written.
 pub(super) const RELEASE_FAILED: &str =
     "update lh.lease set owner = '', lease_until = clock_timestamp() where name = ?1 and owner = ?2";
 
@@ -198,10 +198,10 @@ impl Lease {
     }
 }
 
-/// What a daemon acknowledged last of a shard that it owned. It stays when the daemon owns the shard no more: if nobody owned
-/// it since, the daemon knows whether another server has all of it.
+/// What a daemon acknowledged last of a shard that it owned. It outlives the ownership: if the daemon takes the shard
+/// again and nobody else had it, it can tell whether another server has every acknowledged event.
 #[derive(Debug, Default)]
-pub struct Acknowledged {
+pub struct AcknowledgedState {
     newest: Mutex<Option<Newest>>,
     /// True if commits waited for a standby, by the last renewal of the lease.
     is_replicated: AtomicBool,
@@ -217,7 +217,7 @@ struct Newest {
     server: String,
 }
 
-impl Acknowledged {
+impl AcknowledgedState {
     fn newest(&self) -> MutexGuard<'_, Option<Newest>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,7 +249,7 @@ impl Acknowledged {
     }
 
     /// The epoch and the newest event; zeros if nothing is known.
-    pub(super) fn known(&self) -> (i64, i64) {
+    pub(super) fn newest_known(&self) -> (i64, i64) {
         self.newest().as_ref().map_or((0, 0), |newest| (newest.epochs[0], newest.head))
     }
 
@@ -276,11 +276,12 @@ pub struct Trust {
     is_lost: AtomicBool,
     /// The epoch of the lease. Whoever renews it or takes it again holds this meanwhile.
     epoch: Mutex<i64>,
-    /// True while the lease is not renewed until the writer has compared the newest event: the server may be another one.
+    /// True while the keeper must not renew: the server may be another one, and the writer compares the newest event
+    /// first.
     is_doubted: AtomicBool,
     /// True if commits survive a crash of the server, by its settings.
     is_durable: AtomicBool,
-    acknowledged: Arc<Acknowledged>,
+    acknowledged: Arc<AcknowledgedState>,
     /// What the keeper sleeps on.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -288,7 +289,7 @@ pub struct Trust {
 
 impl Trust {
     /// No trust yet.
-    pub fn new(acknowledged: Arc<Acknowledged>) -> Self {
+    pub fn new(acknowledged: Arc<AcknowledgedState>) -> Self {
         Self {
             until_ms: AtomicI64::new(i64::MIN),
             is_lost: AtomicBool::new(false),
@@ -308,7 +309,7 @@ impl Trust {
 
     /// Extends it after a renewal that was sent at this time.
     pub(super) fn extend(&self, sent_ms: i64, ttl: Duration) {
-        // The margin is for the different pace of two clocks.
+        // Two clocks run at different speeds: the margin covers the difference.
         let trusted = ttl - ttl / MARGIN_FRACTION;
         let until = sent_ms.saturating_add(i64::try_from(trusted.as_millis()).unwrap_or(0));
         self.until_ms.fetch_max(until, Ordering::AcqRel);
@@ -338,11 +339,11 @@ impl Trust {
     }
 
     /// What was acknowledged last.
-    pub(super) fn acknowledged(&self) -> &Acknowledged {
+    pub(super) fn acknowledged(&self) -> &AcknowledgedState {
         &self.acknowledged
     }
 
-    /// Has the writer compare the newest event before the lease is renewed.
+    /// Stops renewals until the writer has compared the newest event.
     pub fn doubt(&self) {
         self.is_doubted.store(true, Ordering::Release);
     }
@@ -373,14 +374,14 @@ impl Trust {
 /// The part of the time to live that is not trusted.
 const MARGIN_FRACTION: u32 = 10;
 
-/// Milliseconds of a clock that nobody sets.
+/// Milliseconds of a monotonic clock.
 #[cfg(target_os = "linux")]
 pub(super) fn now_ms() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
 }
 
-/// Milliseconds of a clock that nobody sets.
+/// Milliseconds of a monotonic clock.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn now_ms() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -417,21 +418,20 @@ mod tests {
             is_whole: true,
             server: "a".to_owned(),
         };
-        let nobody = Acknowledged::default();
-        let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| Acknowledged {
-            is_replicated: AtomicBool::new(is_replicated),
-            ..Acknowledged::default()
+        let nobody = AcknowledgedState::default();
+        let [local, replicated, doubting, forgetful] = [false, true, true, true].map(|is_replicated| {
+            AcknowledgedState { is_replicated: AtomicBool::new(is_replicated), ..AcknowledgedState::default() }
         });
         local.note(&lease);
         replicated.note(&lease);
         doubting.note(&Lease { is_whole: false, ..lease.clone() });
         forgetful.note(&lease);
         forgetful.forget();
-        let unanswered = Acknowledged::default();
+        let unanswered = AcknowledgedState::default();
         unanswered.note(&lease);
         unanswered.attempt(8);
         unanswered.attempt(10);
-        assert_eq!(unanswered.known(), (7, 50));
+        assert_eq!(unanswered.newest_known(), (7, 50));
         assert!(local.is_all_of(7, 50, "a", false), "it is the server of before");
         for (name, acknowledged, (epoch, head, is_trusted), expected) in [
             ("no memory", &nobody, (7, 50, true), false),

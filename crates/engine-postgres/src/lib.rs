@@ -20,6 +20,6 @@ pub mod schema;
 pub mod shard;
 mod warnings;
 
-pub use lease::Acknowledged;
+pub use lease::AcknowledgedState;
 pub use registry::{DaemonEntry, Registry, ShardEntry, ShardFailure, Survey, shard_name};
 pub use shard::Shard;

@@ -17,7 +17,7 @@ pub struct Taker<'t> {
     pub owner: &'t str,
     /// Time after which the lease ends if nobody renews it.
     pub ttl: Duration,
-    /// Until when the lease is believed.
+    /// Until when the owner trusts the lease.
     pub trust: &'t Arc<Trust>,
     /// True for a lease that the owner had already.
     pub again: bool,
@@ -25,7 +25,7 @@ pub struct Taker<'t> {
 
 /// A shard that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenShard {
     /// True on another server than that of the newest event, or behind a recovery to an earlier time.
     pub is_moved: bool,
     /// True if later events may have been acknowledged.
@@ -34,7 +34,7 @@ pub struct Taken {
 
 /// What a renewal says of the server's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Renewed {
+pub(super) struct RenewedSettings {
     /// True if commits survive a crash of the server.
     pub(super) is_durable: bool,
     /// True if commits wait for a standby.
@@ -48,19 +48,19 @@ impl Client {
     }
 
     /// Takes the lease of a shard, and the right to write for this connection. None if another owner has it, or had it since.
-    pub fn take(&self, taker: &Taker<'_>) -> Result<Option<Taken>> {
+    pub fn take_shard(&self, taker: &Taker<'_>) -> Result<Option<TakenShard>> {
         let Taker { shard, owner, ttl, trust, again } = *taker;
         let (name, me) = (|| Parameter::Text(shard.into()), || Parameter::Text(owner.into()));
         let mut epoch = trust.epoch();
         let was_trusted = trust.holds();
         let sent_ms = lease::now_ms();
         let take = if again { lease::TAKE_AGAIN } else { lease::TAKE };
-        let taken = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
-        let Some(taken) = taken else { return Ok(None) };
-        *epoch = taken.get(0)?;
+        let lease_row = self.row(take, &[name(), me(), Parameter::Integer(milliseconds(ttl))])?;
+        let Some(lease_row) = lease_row else { return Ok(None) };
+        *epoch = lease_row.get(0)?;
         trust.acknowledged().attempt(*epoch);
-        // A standby that has this has what was committed before.
-        let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().known()));
+        // A standby that has this row has every earlier commit.
+        let (fenced, warning) = with_warning(|| self.fence(shard, *epoch, trust.acknowledged().newest_known()));
         self.heed(warning);
         let Some(fenced) = fenced? else { return Ok(None) };
         let (head, written_on, last_epoch): (i64, String, i64) = (fenced.get(0)?, fenced.get(1)?, fenced.get(2)?);
@@ -76,17 +76,17 @@ impl Client {
             server,
         };
         trust.acknowledged().note(&lease);
-        trust.acknowledged().note_replicated(taken.get(1)?);
-        // What may lack something is not answered from.
+        trust.acknowledged().note_replicated(lease_row.get(1)?);
+        // A store that may lack events answers no read.
         if !may_lack {
             trust.extend(sent_ms, ttl);
         }
         *self.lease.borrow_mut() = Some(lease);
-        Ok(Some(Taken { is_moved, may_lack }))
+        Ok(Some(TakenShard { is_moved, may_lack }))
     }
 
-    /// Writes the epoch into the row of the shard. A transaction of the last owner has that row while it lasts, and is ended
-    /// if it lasts on: then the row says what it committed, or that it did not.
+    /// Writes the epoch into the row of the shard. A transaction of the last owner locks that row; if it lasts too
+    /// long, its backend is ended. The row then tells whether that transaction was committed.
     fn fence(&self, shard: &str, epoch: i64, known: (i64, i64)) -> Result<Option<Row>> {
         let values = || {
             let numbers = [epoch, known.0, known.1].map(Parameter::Integer);
@@ -109,12 +109,12 @@ impl Client {
     }
 
     fn row(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>> {
-        let mut found = None;
+        let mut first_row = None;
         self.for_each(sql, parameters, |row| {
-            found = Some(row);
+            first_row = Some(row);
             false
         })?;
-        Ok(found)
+        Ok(first_row)
     }
 
     /// The server, and the timeline on which it writes.
@@ -122,8 +122,8 @@ impl Client {
         self.row(lease::SERVER, &[])?.ok_or(Error::Bug("a server has no name"))?.get(0)
     }
 
-    /// Notes in the transaction that the newest event is known to be on this server. The store lacks nothing from its commit
-    /// on, or has a new identity.
+    /// Notes in the transaction that this server has the newest event. From its commit on the store is complete, or has
+    /// a new identity.
     pub fn note_server(&self) -> Result<()> {
         let Some(Lease { shard, epoch, .. }) = self.lease.borrow().clone() else { return Ok(()) };
         let server = self.server()?;
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Renews a lease with an epoch. None if it is not the owner's any more.
-    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<Renewed>> {
+    pub(super) fn renew(&self, shard: &str, owner: &str, epoch: i64, ttl: Duration) -> Result<Option<RenewedSettings>> {
         let values = [
             Parameter::Text(shard.into()),
             Parameter::Text(owner.into()),
@@ -142,7 +142,7 @@ impl Client {
             Parameter::Integer(milliseconds(ttl)),
         ];
         let Some(row) = self.row(lease::RENEW, &values)? else { return Ok(None) };
-        Ok(Some(Renewed { is_durable: row.get(0)?, is_replicated: row.get(1)? }))
+        Ok(Some(RenewedSettings { is_durable: row.get(0)?, is_replicated: row.get(1)? }))
     }
 
     /// The number of the newest event by the row of the shard.

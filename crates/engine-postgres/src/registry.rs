@@ -1,6 +1,6 @@
 //! What the daemons of a database know of each other: who runs, who owns which shard, and which session is where.
 //!
-//! Nothing here decides who may write: that is the lease. An answer may be older than what happened since.
+//! Nothing here decides who may write: the lease does. An answer may be outdated when it arrives.
 
 use super::shard::{Role, Shard};
 use super::{errors, lease, primary};
@@ -29,7 +29,7 @@ const BEAT: &str = "insert into lh.daemon (id, address, seen_until, failures) \
         failures = excluded.failures";
 const FORGET: &str = "delete from lh.daemon where id = $1 or seen_until < clock_timestamp() - interval '1 hour'";
 const DAEMONS: &str = "select id, address, failures from lh.daemon where seen_until > clock_timestamp() order by id";
-/// The owner is a process, and an opening of the shard by it. A shard whose store was migrated to another place is none.
+/// An owner is a process and its opening of the shard. A shard whose store was migrated elsewhere does not count.
 const SHARDS: &str = "select l.name, split_part(l.owner, '.', 1) as daemon, l.lease_until > clock_timestamp() as is_owned, \
      case when l.lease_until > clock_timestamp() \
         then (extract(epoch from l.lease_until - clock_timestamp()) * 1000)::bigint else 0 end as left_ms, \
@@ -47,7 +47,7 @@ const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::big
 const SECRET: &str = "select secret from lh.cluster";
 const HAS_HOME: &str = "select to_regclass('lh_s1.access_token') is not null";
 
-/// Time for which an answer is waited for.
+/// Time to wait for an answer.
 const ANSWER: Duration = Duration::from_millis(limits::DATABASE_ANSWER_MS);
 
 /// The registry of a database.
@@ -126,21 +126,22 @@ impl Registry {
             .map_err(|_| Error::Open("the address of the database is not a valid postgres:// URL".to_owned()))?;
         let options = options
             .application_name("longhand")
-            // Nothing of it waits for a standby, which may be gone, and the server ends what nobody waits for any more.
+            // No commit waits for a standby, which may be gone. The server ends statements that nobody waits for any
+            // more.
             .options([
                 ("client_min_messages", "warning".to_owned()),
                 ("synchronous_commit", "local".to_owned()),
                 ("statement_timeout", ANSWER.as_millis().to_string()),
             ])
             .disable_statement_logging();
-        let pool = pool_options().connect_with(options.clone()).await.map_err(errors::of)?;
+        let pool = pool_options().connect_with(options.clone()).await.map_err(errors::engine_error)?;
         for number in 1..=shards {
             let shard = Shard::new(url, &shard_name(number))?;
             let setup = lease::setup(shard.name(), &shard.schema());
-            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await.map_err(errors::of)?;
+            sqlx::raw_sql(AssertSqlSafe(setup)).execute(&pool).await.map_err(errors::engine_error)?;
         }
-        // Nothing has a time of this clock yet.
-        follow(&clock, &pool, Duration::MAX).await.map_err(errors::of)?;
+        // The clock may still leap: no row has a time of it yet.
+        follow(&clock, &pool, Duration::MAX).await.map_err(errors::engine_error)?;
         let home = Shard::new(url, &shard_name(1))?;
         let open = move || Ok(Connection::Server(Box::new(home.connect_shared(Role::Reader, None)?)));
         let home = Arc::new(Readers::lazy(1, clock.clone(), Box::new(open)));
@@ -151,12 +152,12 @@ impl Registry {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the database. A network that loses everything says nothing of its connections for a quarter of an hour: if there
-    /// is no answer in time, they are left alone, and others are made.
+    /// Asks the database. A network that drops everything reports no error for a quarter of an hour: without an answer
+    /// in time the pool is abandoned for a new one.
     async fn ask<T, F: Future<Output = sqlx::Result<T>>>(&self, question: impl FnOnce(PgPool) -> F) -> Result<T> {
         let (number, pool) = self.pool().clone();
         if let Ok(answer) = tokio::time::timeout(ANSWER, question(pool)).await {
-            return answer.map_err(errors::of);
+            return answer.map_err(errors::engine_error);
         }
         let mut now = self.pool();
         if now.0 == number {
@@ -241,7 +242,7 @@ async fn follow(clock: &Clock, pool: &PgPool, longest: Duration) -> sqlx::Result
 
 fn daemon(row: &PgRow) -> sqlx::Result<DaemonEntry> {
     let failures: String = row.try_get(2)?;
-    // What another version writes there keeps nobody from working.
+    // Another version may write what this one cannot read: it is skipped.
     let failures = serde_json::from_str(&failures).unwrap_or_default();
     Ok(DaemonEntry { id: row.try_get(0)?, address: row.try_get(1)?, failures })
 }
@@ -268,12 +269,12 @@ pub fn is_shared(shard: &str) -> bool {
     shard.strip_prefix('s').is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Takes the sessions of a shard out of the directory, until the trigger is made again.
+/// Removes the sessions of a shard from the directory until the trigger is back.
 pub fn leave_directory(shard: &str, schema: &str) -> String {
     format!("drop trigger if exists note_session on {schema}.session; delete from lh.directory where shard = '{shard}'")
 }
 
-/// The trigger that keeps the directory, and what it missed: sessions from before it was there, as a migration brings them.
+/// Makes the trigger that maintains the directory, and adds the sessions from before it, such as those of a migration.
 pub fn directory(shard: &str, schema: &str) -> String {
     format!(
         "create or replace function {schema}.note_session() returns trigger language plpgsql as $$ begin

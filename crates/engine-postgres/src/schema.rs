@@ -13,7 +13,7 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
             "create table search (word text collate \"C\" not null, row_id bigint not null, primary key (word, row_id));\n\
              create index search_row on search (row_id);",
         ),
-        // A row that comes without its key has the one behind the largest, as in SQLite: there is one writer.
+        // A row without a key gets the largest plus one, as in SQLite: there is only one writer.
         (
             r"create table (\w+) \(\s*id integer primary key",
             "create function next_$1() returns bigint language plpgsql as $$$$ \
@@ -44,7 +44,7 @@ static DROPPED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"drop tri
 static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bis( not)? (old|new)\.").ok());
 
 /// The statements of a migration for PostgreSQL.
-pub fn of(migration: &str) -> String {
+pub fn translate(migration: &str) -> String {
     let mut text = migration.to_owned();
     for (pattern, replacement) in &*RULES {
         text = pattern.replace_all(&text, *replacement).into_owned();
@@ -60,7 +60,7 @@ pub fn of(migration: &str) -> String {
     text
 }
 
-/// Drops the foreign keys of the schema, and disables its triggers: rows come in any order, and are removed again.
+/// Drops the foreign keys and disables the triggers: a copy brings rows in any order, and may remove them again.
 pub const UNBIND: &str = "do $do$ declare found record; begin
 for found in select conrelid::regclass as of_table, conname from pg_constraint
         where contype = 'f' and connamespace = current_schema()::regnamespace loop
@@ -76,7 +76,7 @@ end $do$";
 pub fn bind<'m>(migrations: impl IntoIterator<Item = &'m str>) -> String {
     let text = UNBIND.replace(" disable trigger ", " enable trigger ") + ";\n";
     let mut keys: Vec<String> = Vec::new();
-    for statements in migrations.into_iter().map(of) {
+    for statements in migrations.into_iter().map(translate) {
         for line in statements.lines() {
             // A table that is made anew has none of its earlier keys.
             if let Some(table) = line.strip_prefix("create table ").and_then(|rest| rest.split(' ').next()) {

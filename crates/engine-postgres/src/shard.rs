@@ -1,7 +1,7 @@
 //! Where a shard is: a database, and a schema in it.
 
 use super::client::Client;
-use super::lease::{Acknowledged, Trust};
+use super::lease::{AcknowledgedState, Trust};
 use crate::error::{Error, Result};
 use sqlx::postgres::PgConnectOptions;
 use std::str::FromStr as _;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Bytes of the longest name of a shard.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Settings of all connections. A plan that was made while tables were empty would go on to read them whole when they are
-/// not: every read of the ledger has an index, and a test proves it. A plan that still reads a table whole has a cost so
-/// high, since that is switched off, that the server would compile it, which takes longer than to run it.
+/// Settings of all connections. A plan made for empty tables would keep reading them whole when they have grown, so
+/// sequential scans are off: every read of the ledger has an index, which a test proves. A scan that remains then has a
+/// cost so high that the server would compile it, and compiling takes longer than running.
 const SETTINGS: [(&str, &str); 7] = [
     ("client_min_messages", "warning"),
     ("plan_cache_mode", "force_generic_plan"),
@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &str); 7] = [
 pub enum Role {
     /// The only one that writes.
     Writer,
-    /// It reads; what is within a transaction in one snapshot.
+    /// It only reads. A transaction reads one snapshot.
     Reader,
 }
 
@@ -37,8 +37,8 @@ pub enum Role {
 pub struct Shard {
     options: PgConnectOptions,
     name: String,
-    /// What this process acknowledged when it owned the shard before.
-    acknowledged: Arc<Acknowledged>,
+    /// What this process acknowledged during an earlier ownership.
+    acknowledged: Arc<AcknowledgedState>,
 }
 
 impl Shard {
@@ -63,11 +63,11 @@ impl Shard {
 
     /// The shard, of which this process acknowledged this before.
     #[must_use]
-    pub fn with_acknowledged(self, acknowledged: Arc<Acknowledged>) -> Self {
+    pub fn with_acknowledged(self, acknowledged: Arc<AcknowledgedState>) -> Self {
         Self { acknowledged, ..self }
     }
 
-    pub(super) fn acknowledged(&self) -> Arc<Acknowledged> {
+    pub(super) fn acknowledged(&self) -> Arc<AcknowledgedState> {
         Arc::clone(&self.acknowledged)
     }
 
@@ -81,7 +81,7 @@ impl Shard {
         format!("lh_{}", self.name)
     }
 
-    /// The schema in which a store that was migrated to another place is set aside. No shard has a name that leads to it.
+    /// The schema that keeps a store after its migration elsewhere. No name of a shard leads to it.
     pub fn aside(name: &str) -> String {
         format!("migrated_lh_{name}")
     }

@@ -1,4 +1,4 @@
-//! What the server warns of beside an answer. sqlx gives that to the log alone, so it is read there.
+//! Warnings that the server sends with an answer. sqlx only logs them, so they are read from the log.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -16,7 +16,8 @@ thread_local! {
     static WARNING: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs what this thread waits for, and gives its last warning with its answer. Nothing else of it is logged.
+/// Runs a call of this thread, and returns its last warning with its answer. Nothing of the call reaches the daemon's
+/// log.
 pub(super) fn with_warning<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
     WARNING.take();
     let answer = dispatcher::with_default(&WATCHER, work);

@@ -31,7 +31,7 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
 /// All migrations, oldest first: the day on which each was written, its number on that day, and its statements. They are
-/// compiled in, so that no files are needed at run time. A kept library for them would be as long as what is below.
+/// compiled in, so that no files are needed at run time. A library for migrations would need as much code as is below.
 pub const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_124_000_000, include_str!("../../../migrations/20261124000000_store.sql")),
     (20_261_125_000_000, include_str!("../../../migrations/20261125000000_over_window.sql")),
@@ -123,7 +123,7 @@ pub fn connect_damaged(directory: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_file(directory.join(DATABASE), flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
-    // The name of the pragma is that of its other effect, which a read-only connection does not have.
+    // The pragma is named after another effect, which a read-only connection does not have.
     conn.pragma_update("writable_schema", true)?;
     configure(&conn)?;
     Ok(conn)
@@ -337,7 +337,7 @@ pub async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseSt
         }
         tokio::time::sleep(Duration::from_millis(limits::LOCK_RETRY_MS)).await;
     }
-    files::claim(directory)?.ok_or_else(|| files::taken(directory))
+    files::claim(directory)?.ok_or_else(|| files::directory_taken(directory))
 }
 
 /// `user_version` of a backup that was never opened as a store.

@@ -64,7 +64,6 @@ struct Table {
     copied_count: String,
 }
 
-/// A page of rows.
 struct Page {
     rows: Vec<Vec<Cell>>,
     /// True if there may be more.
@@ -83,11 +82,11 @@ fn of_migrations() -> Result<Vec<Table>> {
         conn.execute_batch(statements)?;
     }
     let names: Vec<String> = scalar(NAMES).all(&conn)?;
-    names.into_iter().map(|name| Table::of(&conn, name)).collect()
+    names.into_iter().map(|name| Table::describe(&conn, name)).collect()
 }
 
 impl Table {
-    fn of(conn: &Connection, name: String) -> Result<Self> {
+    fn describe(conn: &Connection, name: String) -> Result<Self> {
         let columns: Vec<String> = scalar(COLUMNS).bind(&name).all(conn)?;
         let mut keys: Vec<String> = scalar(KEY).bind(&name).all(conn)?;
         if keys.is_empty() {

@@ -25,7 +25,7 @@ pub trait LeasedPlace: Debug + Send + Sync {
 
     /// Makes what it needs, and takes the lease, once; none while another owner has it. From then on the lease is renewed
     /// until the store is dropped.
-    fn take(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>>;
+    fn take_lease(&self, owner: String, ttl: Duration) -> Result<Option<Box<dyn HeldStore>>>;
 
     /// Connects to read what is there, whoever has it, and makes nothing.
     fn look(&self) -> Result<Look>;
@@ -54,8 +54,8 @@ pub trait HeldStore: Send {
     /// Checks what is there, and brings its schema up to date.
     fn prepare(&self, clock: &Clock) -> Result<()>;
 
-    /// Compares the number of the newest event with what the engine knows of it. Begins anew with what is a copy of another
-    /// store, or may lack what was acknowledged.
+    /// Compares the newest event with what the engine knows. A copy of another store, or one that may lack acknowledged
+    /// events, gets a new identity.
     fn settle(&self, newest: Seq, begin_anew: &dyn Fn(&Connection) -> Result<()>) -> Result<()>;
 
     /// Opens what writes and what reads it, with this number of readers. The store is complete.
@@ -65,7 +65,7 @@ pub trait HeldStore: Send {
         clock: &Clock,
         health: Arc<Health>,
         begin_anew: BeginAnew,
-    ) -> Result<Serving>;
+    ) -> Result<ServedStore>;
 
     /// What gives back a store that could not be opened.
     fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send>;
@@ -73,10 +73,10 @@ pub trait HeldStore: Send {
     /// Removes all that is there, within a transaction of the caller.
     fn clear(&self) -> Result<()>;
 
-    /// Has its file have all that was committed.
+    /// Moves every commit from the log into the file.
     fn empty_log(&self) -> Result<()>;
 
-    /// By what a copy that was made here is verified.
+    /// The way to verify a copy that was made here.
     fn verified_by(&self) -> VerifiedBy;
 
     /// Sets the store aside, with a last change, in one step behind which no daemon serves it. Returns what still keeps
@@ -87,7 +87,7 @@ pub trait HeldStore: Send {
     fn complete(self: Box<Self>, newest: Seq, change: &dyn Fn(&Connection) -> Result<()>) -> Result<()>;
 }
 
-/// By what a copy is verified.
+/// The way to verify a copy.
 pub enum VerifiedBy {
     /// Its file, whose pages are checked too.
     File(PathBuf),
@@ -96,10 +96,10 @@ pub enum VerifiedBy {
 }
 
 /// A store that is served.
-pub struct Serving {
-    /// What its writer has.
+pub struct ServedStore {
+    /// For the writer alone.
     pub database: Box<dyn Database>,
-    /// What all have that share it.
+    /// For everybody who shares the store.
     pub engine: Arc<dyn Engine>,
     /// The connections that read.
     pub readers: Readers,
@@ -119,7 +119,7 @@ pub trait Engine: Send + Sync {
     /// The names of the files that are cleaned of what was erased.
     fn cleaned_files(&self) -> Vec<String>;
 
-    /// What may have bytes of an erasure for a while, and cannot be cleaned.
+    /// Places that may keep erased bytes for a while and that nothing here can clean.
     fn keeps_erased(&self) -> &'static [&'static str];
 
     /// Bytes of its files; none if the server has them.
@@ -132,8 +132,8 @@ pub trait Engine: Send + Sync {
     fn connect_for_copy(&self) -> Result<Connection>;
 }
 
-/// The database of a store, as its writer has it. The state of writes goes to the health that it was opened with; nothing is
-/// asked of it once that is final, but to close.
+/// The database of a store, for its writer. It reports the state of writes to the health that it was opened with. Once
+/// that state is final, the only call is `close`.
 pub trait Database: Send {
     /// The connection that writes.
     fn connection(&self) -> &Connection;
@@ -153,7 +153,7 @@ pub trait Database: Send {
     /// again.
     fn commit(&mut self, before: Seq, newest: Seq) -> Result<()>;
 
-    /// True once after a commit that is there and may be lost with its server, although others should have it too.
+    /// True once after a commit that only one server has, although a standby should have it too.
     fn was_doubted(&self) -> bool;
 
     /// Undoes a transaction that failed, before which the newest event has this number. Returns the error that describes its
@@ -164,7 +164,7 @@ pub trait Database: Send {
     fn batch_ended(&mut self, bytes: usize);
 
     /// Makes one step to take what was erased out of what the store is kept in.
-    fn clean(&mut self) -> Result<Cleaned>;
+    fn clean(&mut self) -> Result<CleaningProgress>;
 
     /// Gives free room back to the system: much while `goes_on`, else a little.
     fn shrink(&mut self, goes_on: &dyn Fn() -> bool);
@@ -175,7 +175,7 @@ pub trait Database: Send {
 
 /// What a step of cleaning has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cleaned {
+pub enum CleaningProgress {
     /// The next step can follow at once.
     Partly,
     /// A reader still needs what was erased.

@@ -2,7 +2,9 @@
 
 use super::connect::{self, Access, BUSY_TIMEOUT, Durability};
 use super::connection::Connection;
-use super::database::{BeginAnew, Cleaned, Database, Engine, HeldStore, Serving, VerifiedBy, note_failure};
+use super::database::{
+    BeginAnew, CleaningProgress, Database, Engine, HeldStore, ServedStore, VerifiedBy, note_failure,
+};
 use super::files::{self, APPLICATION_ID, DATABASE, DatabaseState, OpenFiles};
 use super::gaps::{self, Gaps};
 use super::health::Health;
@@ -77,7 +79,7 @@ impl HeldStore for HeldFiles {
         connect::clear_backup_mark(&self.conn, begin_anew)
     }
 
-    fn serve(self: Box<Self>, readers: usize, clock: &Clock, health: Arc<Health>, _: BeginAnew) -> Result<Serving> {
+    fn serve(self: Box<Self>, readers: usize, clock: &Clock, health: Arc<Health>, _: BeginAnew) -> Result<ServedStore> {
         let Self { conn, directory, durability, lock, .. } = *self;
         if !gaps::can_be_cleaned() {
             tracing::warn!(
@@ -91,7 +93,11 @@ impl HeldStore for HeldFiles {
         let files = OpenFiles::begin(&directory)?;
         let (checkpoints, gaps) = Default::default();
         let database = FileDatabase { conn, files, health, checkpoints, gaps, has_shrunk: false, lock };
-        Ok(Serving { database: Box::new(database), engine: Arc::new(FileEngine { directory, durability }), readers })
+        Ok(ServedStore {
+            database: Box::new(database),
+            engine: Arc::new(FileEngine { directory, durability }),
+            readers,
+        })
     }
 
     fn giving_back(&self) -> Box<dyn FnOnce() -> Result<()> + Send> {
@@ -141,12 +147,11 @@ struct FileEngine {
 
 impl FileEngine {
     fn bytes_of(&self, name: &str) -> i64 {
-        let found = std::fs::metadata(self.directory.join(name));
-        found.map_or(0, |found| i64::try_from(found.len()).unwrap_or(i64::MAX))
+        let metadata = std::fs::metadata(self.directory.join(name));
+        metadata.map_or(0, |metadata| i64::try_from(metadata.len()).unwrap_or(i64::MAX))
     }
 }
 
-/// The name of the log.
 fn log_name() -> String {
     format!("{DATABASE}-wal")
 }
@@ -249,22 +254,22 @@ impl Database for FileDatabase {
     fn batch_ended(&mut self, bytes: usize) {
         let Self { conn, files, health, checkpoints, gaps, .. } = self;
         checkpoints.note(bytes);
-        // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it: to take
-        // it out after each of many erasures would keep all writes waiting.
+        // Checks clean the files, one of them at once if a caller waits for it. Cleaning after each of many erasures
+        // would hold up all writes.
         checkpoints.run(conn, health, || gaps.note(conn, files.log()));
     }
 
     /// A step looks at some pages, and the last one empties the log, if no reader needs it.
-    fn clean(&mut self) -> Result<Cleaned> {
+    fn clean(&mut self) -> Result<CleaningProgress> {
         let can_be_cleaned = gaps::can_be_cleaned();
         if can_be_cleaned && !self.gaps.clean(&self.conn, Some(self.files.log()))? {
-            return Ok(Cleaned::Partly);
+            return Ok(CleaningProgress::Partly);
         }
         if !self.empty_log()? {
-            return Ok(Cleaned::Blocked);
+            return Ok(CleaningProgress::Blocked);
         }
         self.has_shrunk = false;
-        Ok(if can_be_cleaned { Cleaned::Fully } else { Cleaned::Unable })
+        Ok(if can_be_cleaned { CleaningProgress::Fully } else { CleaningProgress::Unable })
     }
 
     /// The file ends where the log says once the log is emptied, which the next check does.

@@ -69,16 +69,16 @@ pub fn plain(directory: &Path) -> Result<PathBuf> {
 /// None if another process has the lock.
 pub fn claim(directory: &Path) -> Result<Option<(File, DatabaseState)>> {
     match std::fs::symlink_metadata(directory) {
-        Ok(found) => check_directory(directory, &found)?,
+        Ok(metadata) => check_directory(directory, &metadata)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => make_directory(directory)?,
         Err(error) => return Err(failed("look at", directory, &error)),
     }
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
-    let held = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(directory);
-    let held = held.map_err(|error| failed("open", directory, &error))?;
-    let found = held.metadata().map_err(|error| failed("look at", directory, &error))?;
-    check_directory(directory, &found)?;
-    match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+    let lock = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(directory);
+    let lock = lock.map_err(|error| failed("open", directory, &error))?;
+    let metadata = lock.metadata().map_err(|error| failed("look at", directory, &error))?;
+    check_directory(directory, &metadata)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         Err(error) => return Err(failed("lock", directory, &error.into())),
@@ -90,11 +90,11 @@ pub fn claim(directory: &Path) -> Result<Option<(File, DatabaseState)>> {
         }
     }
     let state = database_state(directory).map_err(|error| failed("read the database in", directory, &error))??;
-    Ok(Some((held, state)))
+    Ok(Some((lock, state)))
 }
 
 /// The error for a data directory that another process has locked.
-pub fn taken(directory: &Path) -> Error {
+pub fn directory_taken(directory: &Path) -> Error {
     Error::Open(format!("another daemon has the data directory {}", directory.display()))
 }
 
@@ -106,7 +106,8 @@ pub fn make_database(directory: &Path) -> Result<()> {
 
 /// Bytes of the key for drafts.
 pub const DRAFT_KEY_BYTES: usize = 32;
-/// The key for what waits of drafts, which lies beside the store so that no copy of the store has it.
+/// The key for the text of drafts that readers do not see yet. It lies beside the store, so that no copy of the store
+/// has it.
 const DRAFT_KEY: &str = "draft-key";
 
 /// The key for drafts; none if there is no file of it.
@@ -208,7 +209,7 @@ fn make_private(path: PathBuf) -> Result<()> {
     }
 }
 
-/// Makes the file of the search index, unless it is there. It is held to what the store's own files are held to.
+/// Makes the file of the search index unless it exists. The same checks as for the store's own files apply.
 pub fn make_search(directory: &Path) -> Result<()> {
     let path = directory.join(SEARCH);
     for suffix in SUFFIXES {
@@ -290,21 +291,21 @@ fn check_directory(path: &Path, found: &Metadata) -> Result<()> {
 
 /// True if the file exists. It must be a regular file of this user that no other user can access.
 fn check_file(path: &Path) -> Result<bool> {
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed("look at", path, &error)),
     };
-    if found.is_symlink() {
+    if metadata.is_symlink() {
         return Err(refused(path, "is a symbolic link, and the store keeps a file of its own there"));
     }
-    if !found.is_file() {
+    if !metadata.is_file() {
         return Err(refused(path, "is not a file, and the store keeps one there"));
     }
-    if found.nlink() > 1 {
+    if metadata.nlink() > 1 {
         return Err(refused(path, "has a second name elsewhere (a hard link), by which others could change it"));
     }
-    check_owner(path, &found, PRIVATE)?;
+    check_owner(path, &metadata, PRIVATE)?;
     Ok(true)
 }
 
@@ -355,8 +356,8 @@ impl OpenFiles {
     pub fn begin(directory: &Path) -> Result<Self> {
         let [database, log, index, _] = paths(directory);
         let watched = |(path, least_max): (PathBuf, u64)| {
-            let found = std::fs::symlink_metadata(&path).map_err(|error| failed("look at", &path, &error))?;
-            Ok(OpenFile { path, identity: (found.dev(), found.ino()), least: 0, least_max })
+            let metadata = std::fs::symlink_metadata(&path).map_err(|error| failed("look at", &path, &error))?;
+            Ok(OpenFile { path, identity: (metadata.dev(), metadata.ino()), least: 0, least_max })
         };
         // SQLite takes no locks on its log, so closing this file releases none of them.
         let reading = File::open(&log).map_err(|error| failed("open", &log, &error))?;
@@ -385,14 +386,14 @@ impl OpenFiles {
     pub fn check(&mut self) -> std::result::Result<(), String> {
         for file in &mut self.files {
             let path = file.path.display();
-            let found = std::fs::symlink_metadata(&file.path).map_err(|error| format!("{path}: {error}"))?;
-            if (found.dev(), found.ino()) != file.identity {
+            let metadata = std::fs::symlink_metadata(&file.path).map_err(|error| format!("{path}: {error}"))?;
+            if (metadata.dev(), metadata.ino()) != file.identity {
                 return Err(format!("{path} is another file now"));
             }
-            if found.len() < file.least {
-                return Err(format!("{path} was cut off: it has {} bytes and had {}", found.len(), file.least));
+            if metadata.len() < file.least {
+                return Err(format!("{path} was cut off: it has {} bytes and had {}", metadata.len(), file.least));
             }
-            file.least = found.len().min(file.least_max);
+            file.least = metadata.len().min(file.least_max);
         }
         let mut magic = [0; 4];
         // A log that was truncated and written again has a hole at its beginning.
@@ -419,7 +420,7 @@ enum FirstPage {
 }
 
 impl FirstPage {
-    fn of(header: &[u8]) -> Self {
+    fn parse(header: &[u8]) -> Self {
         let field = |at: usize| number(header, at);
         let (Some(pages), Some(schema_cookie), Some(application_id)) = (field(28), field(40), field(68)) else {
             return Self::Unreadable;
@@ -449,7 +450,7 @@ fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
             Some(_) => Err(refused(&database, "is missing or empty, but its log is there: put the database back")),
         });
     };
-    let own = FirstPage::of(&file.bytes(0, HEADER_BYTES)?);
+    let own = FirstPage::parse(&file.bytes(0, HEADER_BYTES)?);
     if own == FirstPage::Ours {
         return Ok(Ok(DatabaseState::Ours));
     }
@@ -474,7 +475,7 @@ fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
 /// True if the file is a database of Longhand, by its header.
 pub fn is_store(path: &Path) -> io::Result<bool> {
     let Some(file) = Readable::open(path)? else { return Err(io::ErrorKind::NotFound.into()) };
-    Ok(FirstPage::of(&file.bytes(0, HEADER_BYTES)?) == FirstPage::Ours)
+    Ok(FirstPage::parse(&file.bytes(0, HEADER_BYTES)?) == FirstPage::Ours)
 }
 
 /// A file that is read at offsets.
@@ -508,15 +509,15 @@ impl Readable {
     fn first_pages_of_log(&self) -> io::Result<Vec<FirstPage>> {
         let header = self.bytes(0, 32)?;
         let (Some(page_size), Some(salts)) = (number(&header, 8), header.get(16..24)) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
+        let mut copies = Vec::new();
         let mut at = LOG_HEADER_BYTES;
         loop {
             let frame = self.bytes(at, 24)?;
             if frame.get(8..16) != Some(salts) {
-                return Ok(found);
+                return Ok(copies);
             }
             if number(&frame, 0) == Some(1) {
-                found.push(FirstPage::of(&self.bytes(at + FRAME_HEADER_BYTES, HEADER_BYTES)?));
+                copies.push(FirstPage::parse(&self.bytes(at + FRAME_HEADER_BYTES, HEADER_BYTES)?));
             }
             at += FRAME_HEADER_BYTES + u64::from(page_size);
         }
@@ -531,7 +532,7 @@ impl Readable {
             return Ok((false, None));
         }
         let record = self.bytes(u64::from(sector), 4 + HEADER_BYTES)?;
-        let copy = (number(&record, 0) == Some(1)).then(|| FirstPage::of(&record[4..]));
+        let copy = (number(&record, 0) == Some(1)).then(|| FirstPage::parse(&record[4..]));
         Ok((pages == 0, copy))
     }
 }

@@ -5,8 +5,8 @@
 //! what was there before. A row can have been moved long before it is erased, so that an erasure concerns all pages. The
 //! first one since the start of the daemon looks at each of them, and from then on the log says which ones were written.
 //!
-//! Pages are read and written by the table `sqlite_dbpage`, through the cache and the log of the connection, so that
-//! readers and crashes meet nothing that is new. Only bytes that belong to nothing are changed.
+//! Pages are read and written by the table `sqlite_dbpage`, through the connection's cache and log. So readers and
+//! crashes see ordinary writes. Only unused bytes change.
 
 use super::connection::Connection;
 use super::sqlite::PAGE_BYTES;
@@ -42,7 +42,7 @@ const LOG_HEADER: usize = 32;
 const SALTS: u64 = 16;
 const FRAME_HEADER: usize = 24;
 
-/// True if this build's SQLite has the table of pages: one that is built without the flags of `.cargo/config.toml` has not.
+/// True if this build's SQLite has `sqlite_dbpage`: a build without the flags of `.cargo/config.toml` lacks it.
 pub fn can_be_cleaned() -> bool {
     static HAS: LazyLock<bool> = LazyLock::new(|| {
         let has = Connection::open(":memory:").and_then(|conn| statement::scalar::<i64>(HAS_TABLE).one(&conn));
@@ -55,8 +55,8 @@ fn two_bytes(page: &[u8], at: usize) -> usize {
     page.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
 }
 
-/// Overwrites what a page with rows has beside them: its gap, and its free blocks behind their headers. False if that
-/// changed nothing, also of a page without rows or one that is damaged.
+/// Overwrites the unused bytes of a page with rows: its gap, and its free blocks behind their headers. False if nothing
+/// changed, and for a page without rows or a damaged one.
 fn clean_page(page: &mut [u8], is_first: bool) -> bool {
     let header = if is_first { DATABASE_HEADER } else { 0 };
     let header_bytes = match page.get(header) {
@@ -103,8 +103,8 @@ fn is_map(number: u32, has_map: bool) -> bool {
     has_map && number == if map == LOCK_PAGE { map + 1 } else { map }
 }
 
-/// The gaps of a database: which pages are left to be looked at. The owner has the only connection that writes, and makes
-/// all checkpoints.
+/// The pages whose gaps are still to be read. It relies on the owner having the only connection that writes or makes
+/// checkpoints.
 #[derive(Debug)]
 pub struct Gaps {
     /// This page and those behind it are to be looked at.
@@ -112,14 +112,13 @@ pub struct Gaps {
     /// Others that were written since they were looked at.
     written: BTreeSet<u32>,
     /// How much of the log is noted; none before the first page is looked at.
-    noted: Option<Noted>,
+    noted: Option<LogPosition>,
 }
 
-/// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Noted {
-    /// What all frames have in common since the log was begun anew: a number that rises by one each time, and a random one.
-    /// None before the first frame.
+struct LogPosition {
+    /// The salts of the log's header: a counter and a random number, new each time that the log restarts. None before
+    /// the first frame.
     salts: Option<[u8; 8]>,
     frames: u32,
 }
@@ -146,8 +145,8 @@ fn frame_at(frame: u32) -> u64 {
 }
 
 impl Gaps {
-    /// Notes which pages were written, by the log, before a checkpoint can let it begin anew. Costs nothing as long as no page
-    /// was looked at.
+    /// Notes from the log which pages were written, before a checkpoint lets the log restart. Free until the first
+    /// erasure.
     pub fn note(&mut self, conn: &Connection, log: &File) {
         let Some(noted) = self.noted else { return };
         let written = count_frames(conn).and_then(|frames| self.read_log(noted, frames, log));
@@ -161,7 +160,7 @@ impl Gaps {
         }
     }
 
-    fn read_log(&mut self, noted: Noted, frames: u32, log: &File) -> Result<()> {
+    fn read_log(&mut self, noted: LogPosition, frames: u32, log: &File) -> Result<()> {
         let failed = |error: io::Error| Error::Database(error.to_string());
         if frames == 0 {
             return Ok(());
@@ -171,7 +170,7 @@ impl Gaps {
             None => 0,
             Some(before) if before == salts && frames >= noted.frames => noted.frames,
             Some(before) if number(&salts, 0).wrapping_sub(number(&before, 0)) == 1 => 0,
-            // Somebody else has made checkpoints.
+            // Another program has made a checkpoint.
             Some(_) => return Err(Error::Database("the log is another one".to_owned())),
         };
         let mut header = [0; FRAME_HEADER];
@@ -182,7 +181,7 @@ impl Gaps {
             }
             self.written.insert(number(&header, 0));
         }
-        self.noted = Some(Noted { salts: Some(salts), frames });
+        self.noted = Some(LogPosition { salts: Some(salts), frames });
         Ok(())
     }
 
@@ -224,7 +223,7 @@ impl Gaps {
         if changed > 0
             && let Some(log) = log
         {
-            // What was just written are these pages.
+            // The log has only the pages that this step wrote.
             self.noted = Some(newest(conn, log)?);
         }
         self.written.retain(|number| *number <= pages);
@@ -233,12 +232,12 @@ impl Gaps {
 }
 
 /// The position in the log behind its last frame.
-fn newest(conn: &Connection, log: &File) -> Result<Noted> {
+fn newest(conn: &Connection, log: &File) -> Result<LogPosition> {
     match count_frames(conn)? {
-        0 => Ok(Noted { salts: None, frames: 0 }),
+        0 => Ok(LogPosition { salts: None, frames: 0 }),
         frames => {
             let salts = salts(log).map_err(|error| Error::Database(error.to_string()))?;
-            Ok(Noted { salts: Some(salts), frames })
+            Ok(LogPosition { salts: Some(salts), frames })
         }
     }
 }

@@ -19,8 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// Steps of SQLite's machine between two looks whether somebody still waits for a read.
 const PROGRESS_STEPS: i32 = 10_000;
 
-/// Opens a connection that only reads.
-type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
+type OpenReader = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
 /// An error if another daemon may own the store.
 pub type CheckOwned = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
@@ -29,7 +28,7 @@ pub struct Readers {
     /// One pass for each connection, of the pool or borrowed.
     gate: Arc<Gate>,
     free: Mutex<Vec<Connection>>,
-    open: Open,
+    open: OpenReader,
     /// Rows that were read, and statements that were run for it.
     rows: AtomicU64,
     statements: AtomicU64,
@@ -40,7 +39,7 @@ pub struct Readers {
 
 impl Readers {
     /// Opens this number of connections now: later there may be no file descriptors left.
-    pub fn new(count: usize, clock: Clock, open: Open) -> Result<Self> {
+    pub fn new(count: usize, clock: Clock, open: OpenReader) -> Result<Self> {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let meter = ReadMeter::new(clock);
         let (rows, statements) = Default::default();
@@ -48,14 +47,14 @@ impl Readers {
     }
 
     /// A pool that connects when it reads.
-    pub fn lazy(count: usize, clock: Clock, open: Open) -> Self {
+    pub fn lazy(count: usize, clock: Clock, open: OpenReader) -> Self {
         let (free, rows, statements) = Default::default();
         let (gate, meter) = (Gate::new(count), ReadMeter::new(clock));
         Self { gate, free, open, rows, statements, meter, check_owned: None }
     }
 
     /// A pool of connections to a server, which reads only what this daemon owns. It connects when it reads.
-    pub fn of_owned(count: usize, clock: Clock, open: Open, check_owned: CheckOwned) -> Self {
+    pub fn of_owned(count: usize, clock: Clock, open: OpenReader, check_owned: CheckOwned) -> Self {
         Self { check_owned: Some(check_owned), ..Self::lazy(count, clock, open) }
     }
 
@@ -100,7 +99,7 @@ impl Readers {
         read: impl FnOnce(&mut Reader<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let interrupt = Arc::new(Interrupt::default());
-        let _left = Left(Arc::clone(&interrupt));
+        let _left = InterruptOnDrop(Arc::clone(&interrupt));
         let readers = Arc::clone(self);
         let reading = tokio::spawn(async move {
             let mut borrowed = tokio::select! {
@@ -146,7 +145,7 @@ impl Readers {
     }
 
     /// Borrows a connection, when one is free, or the right to open one.
-    async fn acquire(&self) -> Result<Borrowed<'_>> {
+    async fn acquire(&self) -> Result<BorrowedConnection<'_>> {
         let wait = Duration::from_millis(limits::READER_WAIT_MS);
         let pass = tokio::time::timeout(wait, self.gate.pass(&turns::share()))
             .await
@@ -154,7 +153,7 @@ impl Readers {
         // The pool is closed when the daemon stops, before its last calls have ended.
         let pass = pass.ok_or(Error::Closed)?;
         let conn = self.free().pop();
-        Ok(Borrowed { readers: self, conn, _running: self.meter.begin(), _pass: pass })
+        Ok(BorrowedConnection { readers: self, conn, _running: self.meter.begin(), _pass: pass })
     }
 
     /// Closes the pool and its connections; a borrowed one is closed when it returns.
@@ -198,9 +197,9 @@ impl Interrupt {
 }
 
 /// Whoever waits for a read.
-struct Left(Arc<Interrupt>);
+struct InterruptOnDrop(Arc<Interrupt>);
 
-impl Drop for Left {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
         self.0.left.cancel();
         if let Some(handle) = &*self.0.handle() {
@@ -211,7 +210,7 @@ impl Drop for Left {
 
 /// A borrowed connection. It returns to the pool unless it is left in a transaction, in which every later read would see
 /// the same old snapshot.
-struct Borrowed<'p> {
+struct BorrowedConnection<'p> {
     readers: &'p Readers,
     /// None before the first read if none was free: a server may be long in answering, for which the read waits as for its
     /// rows.
@@ -220,8 +219,7 @@ struct Borrowed<'p> {
     _pass: Pass<'p>,
 }
 
-impl Borrowed<'_> {
-    /// Reads on this connection.
+impl BorrowedConnection<'_> {
     fn read<T>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         if self.conn.is_none() {
             self.readers.check_owned()?;
@@ -241,7 +239,7 @@ impl Borrowed<'_> {
     }
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for BorrowedConnection<'_> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take()
             && conn.is_idle()
@@ -301,7 +299,7 @@ mod tests {
         let turns = Turns::new(1, 1, 10_000);
         let waiting = |tenant: &str| {
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
-            let mut waiting = Box::pin(turn.take(readers.acquire()));
+            let mut waiting = Box::pin(turn.take_turns(readers.acquire()));
             assert!((&mut waiting).now_or_never().is_none(), "it waits");
             waiting
         };

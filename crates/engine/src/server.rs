@@ -4,8 +4,8 @@ use super::value::{Parameter, Row};
 use crate::error::Result;
 use std::any::Any;
 
-/// A connection to a server, which is used by one thread at a time. Its words are those of SQLite: what a statement is for
-/// the server is the implementation's. The index of words is a table of postings, `search (word, row_id)`.
+/// A connection to a server, for one thread at a time. Statements are written for SQLite, and the implementation
+/// translates them. The index of words is a table of postings, `search (word, row_id)`.
 pub trait ServerConnection: Any + Send {
     /// Calls `each` with all rows of a statement, until it returns false; the statement is run to its end.
     fn for_each(&self, sql: &str, values: &[Parameter<'_>], each: &mut dyn FnMut(Row) -> bool) -> Result<()>;
@@ -16,7 +16,7 @@ pub trait ServerConnection: Any + Send {
     /// Runs a statement without rows. Returns the number of rows that it changed.
     fn changed(&self, sql: &str, values: &[Parameter<'_>]) -> Result<usize>;
 
-    /// Runs several statements without parameters, which are in the server's words already.
+    /// Runs several statements without parameters, in the server's own dialect.
     fn execute_batch(&self, statements: &str) -> Result<()>;
 
     /// Makes tables, indexes and triggers.
@@ -57,7 +57,7 @@ pub trait ServerConnection: Any + Send {
     /// The statement with the bytes of the tables.
     fn used_bytes(&self) -> &'static str;
 
-    /// Has nothing look at references and protect rows, while rows are copied into the database.
+    /// Suspends foreign keys and triggers while rows are copied into the database.
     fn begin_copy(&self) -> Result<()>;
 
     /// Ends a copy: from now on the database protects its rows again.

@@ -10,24 +10,24 @@ const FREE: &str = "pragma freelist_count";
 
 /// The number of free pages that are given back next; none while new content needs them soon, or while they are few.
 fn step_pages(pages: i64, free: i64) -> Option<i64> {
-    let kept = (pages / limits::SHRINK_KEPT_FRACTION).max(limits::SHRINK_KEPT_PAGES);
-    (free > kept).then(|| (free - kept).min(limits::SHRINK_STEP_PAGES))
+    let kept_pages = (pages / limits::SHRINK_KEPT_FRACTION).max(limits::SHRINK_KEPT_PAGES);
+    (free > kept_pages).then(|| (free - kept_pages).min(limits::SHRINK_STEP_PAGES))
 }
 
 /// Gives pages back in a number of steps at most; `goes_on` is asked before each step but the first. Returns the number of
-/// pages. Files that were made without this ability stays as it is.
+/// pages. A file that was made without this ability keeps its size.
 pub(super) fn run(conn: &Connection, mut steps: u32, goes_on: impl Fn() -> bool) -> Result<i64> {
-    let mut given = 0;
+    let mut given_back = 0;
     loop {
         let (pages, free) = (statement::scalar(PAGES).one(conn)?, statement::scalar::<i64>(FREE).one(conn)?);
-        let Some(step) = step_pages(pages, free) else { return Ok(given) };
+        let Some(step) = step_pages(pages, free) else { return Ok(given_back) };
         // The pragma gives back one page for each row that is read.
         statement::query(&format!("pragma incremental_vacuum({step})")).for_each(conn, |_| true)?;
         let now: i64 = statement::scalar(FREE).one(conn)?;
-        given += free - now;
+        given_back += free - now;
         steps = steps.saturating_sub(1);
         if now == free || steps == 0 || !goes_on() {
-            return Ok(given);
+            return Ok(given_back);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn for_each(
     let ends_early = statement.readonly();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        let values: Result<_> = (0..columns.len()).map(|index| read(row.get_ref(index)?)).collect();
+        let values: Result<_> = (0..columns.len()).map(|index| read_value(row.get_ref(index)?)).collect();
         if !each(Row::new(&columns, values?)) {
             break;
         }
@@ -45,7 +45,7 @@ pub(super) fn changed(conn: &rusqlite::Connection, sql: &str, parameters: &[Para
     Ok(statement.raw_execute()?)
 }
 
-fn read(value: ValueRef<'_>) -> Result<Value> {
+fn read_value(value: ValueRef<'_>) -> Result<Value> {
     Ok(match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),

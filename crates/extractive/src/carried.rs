@@ -29,7 +29,7 @@ pub fn completed(output: SummaryOutput, input: &SummaryInput, behind: &[SourceMe
     }
     // Lists that a model copied from the previous summary would be there twice.
     let mut text = if input.rules.file_lists.is_some() { files::strip_tags(&output.text) } else { output.text };
-    let evidence = Evidence { behind: behind.iter().collect(), ..Evidence::of(input) };
+    let evidence = Evidence { behind: behind.iter().collect(), ..Evidence::from_input(input) };
     let contradictions = claims::contradictions(&evidence, &text);
     if output.summarizer != NAME {
         let record = record_of(&evidence, input);
@@ -48,7 +48,7 @@ pub fn beside_supplied(
     input: &SummaryInput,
     behind: &[SourceMessage],
 ) -> (SummaryOutput, Option<String>) {
-    let evidence = Evidence { behind: behind.iter().collect(), knows_more: true, ..Evidence::of(input) };
+    let evidence = Evidence { behind: behind.iter().collect(), knows_more: true, ..Evidence::from_input(input) };
     let contradictions = claims::contradictions(&evidence, &output.text);
     let record = record_of(&evidence, input);
     (SummaryOutput { contradictions, ..output }, Some(record).filter(|record| !record.is_empty()))
@@ -69,7 +69,7 @@ fn record_of(evidence: &Evidence<'_>, input: &SummaryInput) -> String {
 /// check, commits, files edited since the last commit and since the last check that passed, deletions, and the last words
 /// of a person. Empty if there is nothing to say, or no room for it.
 pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> String {
-    let budget = Budget::of(counting, tokens);
+    let budget = Budget::new(counting, tokens);
     let turns = statements::turns(digest);
     let mut record = Record::default();
     record.read(digest, &turns);
@@ -87,7 +87,7 @@ pub fn what_happened(digest: &Digest, counting: &Counting, tokens: i64) -> Strin
 /// What people typed, verbatim and in order, in at most so many tokens; above that, what adds most. Empty if nobody typed
 /// anything, or there is no room for it. With the message of each line.
 pub fn what_people_said(digest: &Digest, counting: &Counting, tokens: i64) -> (String, Vec<Revision>) {
-    let budget = Budget::of(counting, tokens);
+    let budget = Budget::new(counting, tokens);
     let turns = statements::turns(digest);
     let mut record = Record::default();
     record.read(digest, &turns);

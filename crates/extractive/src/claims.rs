@@ -99,7 +99,7 @@ pub struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     /// The evidence for a summary that was written from an input and nothing else.
-    pub fn of(input: &'a SummaryInput) -> Self {
+    pub fn from_input(input: &'a SummaryInput) -> Self {
         let prompt = &input.rules.prompt;
         let texts = prompt.rules.iter().chain(&prompt.task).chain(&input.previous).chain([&input.instructions]);
         Self {
@@ -118,7 +118,7 @@ impl<'a> Evidence<'a> {
 
     /// The digest of all that is known.
     pub(super) fn digest(&self) -> Digest {
-        self.earlier.clone().merged(Digest::of(self.all()))
+        self.earlier.clone().merged(Digest::from_messages(self.all()))
     }
 }
 
@@ -128,7 +128,8 @@ pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradicti
     let mut record = Record::default();
     let turns = statements::turns(&digest);
     record.read(&digest, &turns);
-    let judge = Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::of(&record) };
+    let judge =
+        Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
     let found = claims(summary).into_iter().filter_map(|claim| {
         let (kind, history, at) = judge.judge(&claim)?;
@@ -161,7 +162,7 @@ fn claims(summary: &str) -> Vec<String> {
 }
 
 /// The fact that contradicts a claim, with the position of its evidence.
-type Found = (ContradictionKind, String, Option<i64>);
+type FoundContradiction = (ContradictionKind, String, Option<i64>);
 
 /// The record, prepared for questions about it.
 pub(super) struct Judge<'a> {
@@ -174,7 +175,7 @@ pub(super) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Without texts, only the record judges.
-    pub(super) fn of(record: &'a Record) -> Self {
+    pub(super) fn from_record(record: &'a Record) -> Self {
         let committed_at = record.commits.last().map(|commit| commit.at);
         let changed = record.files.changed.iter().filter(|file| !file.is_gone && file.changed_at > committed_at);
         let mut uncommitted: Vec<&File> = changed.collect();
@@ -183,7 +184,7 @@ impl<'a> Judge<'a> {
     }
 
     /// The fact that contradicts a sentence, if there is one.
-    pub(super) fn judge(&self, words: &str) -> Option<Found> {
+    pub(super) fn judge(&self, words: &str) -> Option<FoundContradiction> {
         self.commit(words).or_else(|| {
             let plain = NOTHING_WRONG.replace_all(words, "");
             let code_free = plain.split('`').step_by(2).collect::<Vec<_>>().join(" ");
@@ -198,7 +199,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A commit that nobody named.
-    fn commit(&self, words: &str) -> Option<Found> {
+    fn commit(&self, words: &str) -> Option<FoundContradiction> {
         let texts = self.texts.as_ref()?;
         let near: Vec<_> = COMMIT.find_iter(words).map(|found| found.range()).collect();
         for found in ID.find_iter(words) {
@@ -219,7 +220,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A check that is said to pass although its last run failed.
-    fn check(&self, words: &str) -> Option<Found> {
+    fn check(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -244,7 +245,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A number of passed tests that no last run printed.
-    fn count(&self, words: &str) -> Option<Found> {
+    fn count(&self, words: &str) -> Option<FoundContradiction> {
         if !PASSES.is_match(words) {
             return None;
         }
@@ -267,7 +268,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Changes that are said to be committed although they were made after the last commit.
-    fn committed(&self, words: &str) -> Option<Found> {
+    fn committed(&self, words: &str) -> Option<FoundContradiction> {
         let newest = self.uncommitted.last()?;
         if !COMMITTED.is_match(words) {
             return None;
@@ -283,7 +284,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A file that is said to be changed although nothing touched it.
-    fn file(&self, words: &str) -> Option<Found> {
+    fn file(&self, words: &str) -> Option<FoundContradiction> {
         // A writer with its own context may speak of work before the session.
         let found = CHANGED.captures(words).filter(|_| !self.record.files.changed.is_empty())?;
         let base = text::base_name(&found[2]);

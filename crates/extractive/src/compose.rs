@@ -136,7 +136,7 @@ impl Item {
     }
 
     /// The same line as the words of somebody, without labels and quotation marks in `statement`.
-    pub(super) fn of(mut self, origin: Origin, statement: &str) -> Self {
+    pub(super) fn said_by(mut self, origin: Origin, statement: &str) -> Self {
         (self.origin, self.statement) = (origin, Some(statement.to_owned()));
         self
     }
@@ -154,7 +154,7 @@ pub(super) struct Form<'a> {
 
 impl<'a> Form<'a> {
     /// The format that the rules ask for.
-    pub(super) fn of(rules: &'a Summary) -> Self {
+    pub(super) fn from_rules(rules: &'a Summary) -> Self {
         let root = match &rules.format {
             SummaryFormat::Elements { root } => Some(root.as_str()),
             SummaryFormat::Headings | SummaryFormat::Prose => None,
@@ -186,7 +186,7 @@ pub(crate) struct Budget<'a> {
 
 impl<'a> Budget<'a> {
     /// The limit of so many tokens.
-    pub(crate) fn of(counting: &'a Counting, tokens: i64) -> Self {
+    pub(crate) fn new(counting: &'a Counting, tokens: i64) -> Self {
         let per_token = usize::try_from(counting.units_per_token.max(1)).unwrap_or(1);
         Self { counting, units: usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token) }
     }
@@ -216,7 +216,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
-    let mut selection = Selection::of(form, budget, items, focus);
+    let mut selection = Selection::new(form, budget, items, focus);
     selection.typed(selection.left * TYPED_SHARE / 100, selection.left * PIECES_SHARE / 100);
     selection.states();
     selection.cover(|_| true);
@@ -242,7 +242,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
 
 /// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its lines.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
-    let mut selection = Selection::of(form, budget, items, "");
+    let mut selection = Selection::new(form, budget, items, "");
     selection.typed(selection.left, selection.left);
     let mut text = render(form, &selection.lines());
     while budget.measure(&text) > budget.units && selection.drop_last(1) {
@@ -284,7 +284,7 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    fn of(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
+    fn new(form: Form<'a>, budget: Budget<'a>, mut items: Vec<Item>, focus: &str) -> Self {
         items.retain(|item| !item.text.is_empty());
         // Of lines that add as much, the more important one comes first.
         items.sort_by(|left, right| {
@@ -293,7 +293,7 @@ impl<'a> Selection<'a> {
         });
         let words = |item: &'_ Item| item.statement.clone().unwrap_or_else(|| item.text.clone());
         let texts: Vec<String> = items.iter().map(words).collect();
-        let (coverage, all) = Coverage::of(texts.iter().map(String::as_str));
+        let (coverage, all) = Coverage::from_texts(texts.iter().map(String::as_str));
         let has_facts = items.iter().any(|item| item.origin == Origin::Fact);
         let focus = coverage.terms(focus);
         let mut statements: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();

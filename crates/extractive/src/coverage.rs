@@ -51,7 +51,7 @@ pub(super) struct Coverage {
 
 impl Coverage {
     /// The worth of the words of some texts, none of which is said yet.
-    pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
+    pub(super) fn from_texts<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
         let mut all = Vec::new();
         for text in texts {

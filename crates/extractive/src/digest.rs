@@ -83,9 +83,9 @@ pub(super) enum End {
 
 impl Digest {
     /// The digest of messages, oldest first.
-    pub fn of<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+    pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let messages: Vec<&SourceMessage> = messages.into_iter().collect();
-        let calls = Calls::of(messages.iter().copied());
+        let calls = Calls::from_messages(messages.iter().copied());
         let by_call = calls.by_call();
         let mut entries = Vec::new();
         for (at, source) in (0_i64..).zip(&messages) {
@@ -102,7 +102,7 @@ impl Digest {
                         Body::Call(Box::new(Call {
                             tool: call.tool.clone(),
                             output: result.map(|result| deciding_parts(&result.output, keeps)).unwrap_or_default(),
-                            end: result.map(|result| End::of(result.status)),
+                            end: result.map(|result| End::from_status(result.status)),
                             usage: shortened(usage),
                         }))
                     }
@@ -216,7 +216,7 @@ impl Body {
 }
 
 impl End {
-    fn of(status: ResultStatus) -> Self {
+    fn from_status(status: ResultStatus) -> Self {
         match status {
             ResultStatus::Completed => Self::Completed,
             ResultStatus::Error => Self::Failed,

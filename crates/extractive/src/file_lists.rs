@@ -20,7 +20,7 @@ pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
 /// read ones, newer before older.
 pub(super) fn file_lists(input: &SummaryInput) -> String {
     let Some(tools) = input.rules.file_lists else { return String::new() };
-    let budget = Budget::of(&input.counting, input.budget_tokens);
+    let budget = Budget::new(&input.counting, input.budget_tokens);
     let mut operations = FileOperations::default();
     let mut newest: HashMap<String, usize> = HashMap::new();
     if let Some(previous) = input.previous.as_ref().filter(|_| !input.previous_is_supplied) {

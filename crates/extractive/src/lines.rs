@@ -9,7 +9,7 @@ use super::compose::{BETWEEN, Item, Order, Origin, REPLACED};
 use super::coverage::Coverage;
 use super::files::{File, Setting};
 use super::record::{Commit, Record};
-use super::runs::{Handled, Run};
+use super::runs::{HandledSubject, Run};
 use super::statements::{self, Turn, is_nudge};
 use super::text;
 use super::tools::Progress;
@@ -88,7 +88,7 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
             by_step.entry(line.step).or_default().push((position, number));
         }
     }
-    let mut builder = LineBuilder { by_step, ..LineBuilder::of(record, units) };
+    let mut builder = LineBuilder { by_step, ..LineBuilder::new(record, units) };
     builder.typed(turns);
     builder.said(turns);
     builder.printed(printed);
@@ -109,7 +109,7 @@ pub(super) fn lines(record: &Record, turns: &[Turn], printed: &[(i64, &str)], un
 
 /// The lines of what happened, the most important first, for so many characters.
 pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<String> {
-    let mut builder = LineBuilder::of(record, units);
+    let mut builder = LineBuilder::new(record, units);
     builder.unsettled();
     builder.checks();
     builder.commits();
@@ -125,7 +125,8 @@ pub(super) fn outcomes(record: &Record, turns: &[Turn], units: usize) -> Vec<Str
 /// The lines of what people typed under one topic, without labels, for a text of so many characters.
 pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> {
     let by_step = HashMap::new();
-    let mut builder = LineBuilder { record, units, root: None, by_step, judge: Judge::of(record), items: Vec::new() };
+    let mut builder =
+        LineBuilder { record, units, root: None, by_step, judge: Judge::from_record(record), items: Vec::new() };
     builder.typed(turns);
     let bare = |line: String| {
         let label = [FIRST, LATEST].into_iter().find_map(|label| line.strip_prefix(label));
@@ -147,8 +148,8 @@ struct LineBuilder<'a> {
 }
 
 impl<'a> LineBuilder<'a> {
-    fn of(record: &'a Record, units: usize) -> Self {
-        let (root, judge) = (record.files.root(), Judge::of(record));
+    fn new(record: &'a Record, units: usize) -> Self {
+        let (root, judge) = (record.files.root(), Judge::from_record(record));
         Self { record, units, root, by_step: HashMap::new(), judge, items: Vec::new() }
     }
 
@@ -179,7 +180,7 @@ impl<'a> LineBuilder<'a> {
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
         let mut seen = HashSet::new();
-        let (coverage, terms) = Coverage::of(typed.iter().map(|turn| turn.text.as_str()));
+        let (coverage, terms) = Coverage::from_texts(typed.iter().map(|turn| turn.text.as_str()));
         let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
         for (turn, replaced) in typed.iter().zip(replaced).rev() {
             let mark = if replaced { REPLACED } else { "" };
@@ -199,11 +200,11 @@ impl<'a> LineBuilder<'a> {
             };
             let score = if label == LATEST || turn.kept { NEWEST_WEIGHT } else { 1.0 };
             let whole = Item::new(topic, &line(&text, label), score, Order::at(turn.at));
-            self.items.push(Item { kept: turn.kept, ..whole.of(Origin::Typed, &text) });
+            self.items.push(Item { kept: turn.kept, ..whole.said_by(Origin::Typed, &text) });
             for (number, piece) in turn.pieces() {
                 let order = Order(turn.at, 1 + number);
                 let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), score, order);
-                self.items.push(item.of(Origin::TypedPiece, &piece));
+                self.items.push(item.said_by(Origin::TypedPiece, &piece));
             }
         }
         for reply in &self.record.replies {
@@ -212,8 +213,8 @@ impl<'a> LineBuilder<'a> {
                 question => format!("{ASKED}{}{ANSWERED}{}”", inner(question), inner(&reply.answer)),
             };
             let item = Item::new(Topic::Constraints, &text, 1.0, Order(reply.at, 1));
-            self.items.push(item.clone().of(Origin::Typed, &reply.answer));
-            self.items.push(item.of(Origin::TypedPiece, &reply.answer));
+            self.items.push(item.clone().said_by(Origin::Typed, &reply.answer));
+            self.items.push(item.said_by(Origin::TypedPiece, &reply.answer));
         }
     }
 
@@ -221,7 +222,7 @@ impl<'a> LineBuilder<'a> {
     /// out.
     fn quote(&mut self, topic: Topic, words: &str, weight: f64, order: Order) {
         if self.judge.judge(words).is_none() {
-            self.items.push(Item::new(topic, &unlike_facts(words), weight, order).of(Origin::Said, words));
+            self.items.push(Item::new(topic, &unlike_facts(words), weight, order).said_by(Origin::Said, words));
         }
     }
 
@@ -387,7 +388,7 @@ impl<'a> LineBuilder<'a> {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for Handled { command, subject, at, .. } in handled {
+        for HandledSubject { command, subject, at, .. } in handled {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
         }

@@ -21,7 +21,6 @@ const STEP_CHARS_MAX: usize = 360;
 /// A question to the user with its answer, as agents print them.
 static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
 
-/// A commit.
 #[derive(Debug, Clone)]
 pub(super) struct Commit {
     pub(super) at: i64,
@@ -35,7 +34,7 @@ pub(super) struct Commit {
 
 /// Calls that the model made together, with its reason for them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Step {
+pub(super) struct ModelStep {
     pub(super) at: i64,
     /// The model's text before it.
     pub(super) words: String,
@@ -54,7 +53,7 @@ pub(super) struct Reply {
 pub(super) struct Record {
     pub(super) commits: Vec<Commit>,
     pub(super) asked_at: Option<i64>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ModelStep>,
     pub(super) files: Files,
     pub(super) checks: Checks,
     /// Commands that ran several times, and figures that were measured.
@@ -101,14 +100,14 @@ impl Record {
         // The last paragraph before a call says what the call is for.
         let lines = text::prose(commands::tail(words, 4 * STEP_CHARS_MAX));
         let last = lines.last().map(|line| text::one_line(&text::plain(line.text))).unwrap_or_default();
-        self.steps.push(Step { at, words: text::clip(&last, STEP_CHARS_MAX) });
+        self.steps.push(ModelStep { at, words: text::clip(&last, STEP_CHARS_MAX) });
     }
 
     /// The current step. After a request or a commit another one begins.
     fn step(&mut self, at: i64) -> usize {
         let began_at = self.asked_at.max(self.commits.last().map(|commit| commit.at));
         if self.steps.last().is_none_or(|step| Some(step.at) <= began_at) {
-            self.steps.push(Step { at, ..Step::default() });
+            self.steps.push(ModelStep { at, ..ModelStep::default() });
         }
         self.steps.len() - 1
     }

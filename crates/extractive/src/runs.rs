@@ -33,7 +33,7 @@ pub(super) struct Run {
 
 /// What a command did last with a subject: an entry of a tracker, a service, a package, a branch.
 #[derive(Debug, Clone)]
-pub(super) struct Handled {
+pub(super) struct HandledSubject {
     /// The command without its subjects.
     pub(super) command: String,
     pub(super) subject: String,
@@ -46,7 +46,7 @@ pub(super) struct Handled {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     /// The changes of subjects, in order.
-    handled: Vec<Handled>,
+    handled: Vec<HandledSubject>,
     /// In the order of their first run.
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
@@ -85,11 +85,11 @@ impl Runs {
     }
 
     /// What each program did last with each subject, the newest ones, in order.
-    pub(super) fn handled(&self) -> Vec<&Handled> {
+    pub(super) fn handled(&self) -> Vec<&HandledSubject> {
         let mut seen = HashSet::new();
         let newest = self.handled.iter().rev();
         let last = newest.filter(|one| seen.insert((one.command.split(' ').next(), &one.subject)));
-        let mut last: Vec<&Handled> = last.take(HANDLED_MAX).collect();
+        let mut last: Vec<&HandledSubject> = last.take(HANDLED_MAX).collect();
         last.reverse();
         last
     }
@@ -108,7 +108,7 @@ impl Runs {
         let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
         for subject in subjects.into_iter().map(|at| words[at]) {
             let ends = others.iter().any(|word| ENDS.contains(word));
-            self.handled.push(Handled { command: others.join(" "), subject: subject.to_owned(), ends, at });
+            self.handled.push(HandledSubject { command: others.join(" "), subject: subject.to_owned(), ends, at });
         }
     }
 }

@@ -135,7 +135,6 @@ fn is_abbreviation(line: &str, at: usize, before: char) -> bool {
         || matches!(bare, "e.g" | "i.e" | "etc" | "vs" | "cf" | "approx" | "no" | "No" | "Mr" | "Dr")
 }
 
-/// The sentences of one line.
 pub(super) fn sentences_of(line: &str) -> Vec<&str> {
     let mut start = 0;
     let mut sentences = Vec::new();

@@ -29,13 +29,13 @@ pub fn extract(input: &SummaryInput) -> String {
 
 /// Writes a summary that leaves space for the sections that follow it.
 pub fn write(input: &SummaryInput) -> String {
-    let budget = Budget::of(&input.counting, input.budget_tokens);
+    let budget = Budget::new(&input.counting, input.budget_tokens);
     let free = budget.with(budget.units.saturating_sub(budget.measure(&file_lists(input))));
     match &input.rules.split_turn {
         Some(rule) if !input.split_turn.is_empty() => split(input, rule, free),
         Some(_) | None => {
             let messages = input.messages.iter().chain(&input.split_turn);
-            history(input, messages, Form::of(&input.rules), true, free)
+            history(input, messages, Form::from_rules(&input.rules), true, free)
         }
     }
 }
@@ -46,7 +46,7 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
     let free = budget.units.saturating_sub(budget.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
     let least = |form: Form<'_>| compose::frame(form, budget);
-    let form = Form::of(&input.rules);
+    let form = Form::from_rules(&input.rules);
     let front_form = form.headings(&rule.sections);
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
@@ -67,7 +67,7 @@ fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget<'_>) -> String {
 
 /// The digest of what a summary of this input covers: its messages, and what the summary before it covers.
 pub fn digest(input: &SummaryInput) -> Digest {
-    let messages = Digest::of(input.messages.iter().chain(&input.split_turn));
+    let messages = Digest::from_messages(input.messages.iter().chain(&input.split_turn));
     let digest = match earlier(input) {
         Some(earlier) => earlier.merged(messages),
         None => messages,
@@ -82,12 +82,12 @@ fn earlier(input: &SummaryInput) -> Option<Digest> {
 }
 
 /// The facts and the texts of an input. With `carries` it includes what the previous summary covers.
-pub(super) fn read<'a>(
+pub(super) fn read_input<'a>(
     input: &SummaryInput,
     messages: impl Iterator<Item = &'a SourceMessage>,
     carries: bool,
 ) -> (Record, Vec<Turn>, Digest) {
-    let mut digest = Digest::of(messages);
+    let mut digest = Digest::from_messages(messages);
     if carries && let Some(earlier) = earlier(input) {
         digest = earlier.merged(digest);
     }
@@ -105,7 +105,7 @@ fn history<'a>(
     carries: bool,
     budget: Budget<'_>,
 ) -> String {
-    let (record, turns, digest) = read(input, messages, carries);
+    let (record, turns, digest) = read_input(input, messages, carries);
     let printed = statements::printed_texts(&digest);
     compose::compose(form, budget, lines::lines(&record, &turns, &printed, budget.chars()), &input.instructions)
 }

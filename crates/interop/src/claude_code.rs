@@ -360,7 +360,7 @@ impl<'a> Converter<'a, '_> {
         draft.finish.usage = message.object("usage").and_then(|usage| self.names.usage(row.line, read_usage(&usage)));
         if is_error {
             draft.finish.reason = Some(FinishReason::Error);
-            let words = blocks::words(message);
+            let words = blocks::message_text(message);
             draft.finish.detail = if words.is_empty() { object.string("error") } else { words };
         }
         let stop = message.string("stop_reason");
@@ -394,7 +394,7 @@ impl<'a> Converter<'a, '_> {
     fn compaction(&mut self, branch: usize, boundary: &Row<'a>, summary: &Row<'a>) {
         let line = boundary.line;
         let message = summary.object.as_ref().and_then(|object| object.object("message"));
-        let summary_text = message.map(|message| blocks::words(&message)).unwrap_or_default();
+        let summary_text = message.map(|message| blocks::message_text(&message)).unwrap_or_default();
         let Some(object) = boundary.object.as_ref().filter(|_| !summary_text.trim().is_empty()) else {
             self.malformed(branch, boundary, "the compaction has no summary");
             if line != summary.line {

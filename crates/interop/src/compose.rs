@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 /// An object that is being composed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Composed(String);
+pub(super) struct ObjectWriter(String);
 
-impl Composed {
+impl ObjectWriter {
     /// Adds a member whose value is JSON.
     pub(super) fn json(mut self, name: &str, value: impl AsRef<str>) -> Self {
         if !self.0.is_empty() {
@@ -76,7 +76,6 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     quote(&STANDARD.encode(bytes))
 }
 
-/// Bytes as text in base64.
 pub(super) fn base64_text(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

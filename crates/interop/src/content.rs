@@ -1,6 +1,6 @@
 //! Content blocks that all agents have: text, reasoning, media, and opaque blocks of a provider.
 
-use super::draft::{Kept, MessageDraft};
+use super::draft::{MessageDraft, MovedValuePlace};
 use super::raw;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,15 +10,15 @@ use serde_json::value::RawValue;
 
 /// Adds a text part, if the value is a string.
 pub(super) fn text(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
-    words(draft, value, pointer, PartBody::Text)
+    text_part(draft, value, pointer, PartBody::Text)
 }
 
 /// Adds a reasoning part, if the value is a string.
 pub(super) fn reasoning(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
-    words(draft, value, pointer, PartBody::Reasoning)
+    text_part(draft, value, pointer, PartBody::Reasoning)
 }
 
-fn words(
+fn text_part(
     draft: &mut MessageDraft<'_>,
     value: &RawValue,
     pointer: String,
@@ -27,7 +27,7 @@ fn words(
     let text = raw::text(value)?;
     let part = draft.push(body(text.text));
     if text.exact {
-        draft.move_out(value, pointer, part, Kept::Body);
+        draft.move_out(value, pointer, part, MovedValuePlace::Body);
     }
     Some(part)
 }
@@ -43,7 +43,7 @@ pub(super) fn opaque(
     let data = block.get().as_bytes().to_vec();
     let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
     let part = draft.push(PartBody::Opaque(body));
-    draft.move_out(block, pointer, part, Kept::Body);
+    draft.move_out(block, pointer, part, MovedValuePlace::Body);
     part
 }
 
@@ -58,7 +58,7 @@ pub(super) fn call(
     let input_json = input.map_or("{}", RawValue::get).to_owned();
     let part = draft.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
     if let Some(input) = input {
-        draft.move_out(input, pointer, part, Kept::Body);
+        draft.move_out(input, pointer, part, MovedValuePlace::Body);
     }
     part
 }
@@ -81,7 +81,7 @@ pub(super) fn media_bytes(data: &RawValue) -> Option<MediaSource> {
 pub(super) fn attach(draft: &mut MessageDraft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
     let part = draft.push(PartBody::Media(media));
     if let Some((value, pointer)) = bytes {
-        draft.move_out(value, pointer, part, Kept::Body);
+        draft.move_out(value, pointer, part, MovedValuePlace::Body);
     }
     part
 }
@@ -117,7 +117,7 @@ pub(super) fn result(
             Output::Other(value) => texts.push(value.get().to_owned()),
             Output::Media(media, bytes) => {
                 if let Some((value, pointer)) = bytes {
-                    moved.push((value, pointer, Kept::Attachment(attachments.len())));
+                    moved.push((value, pointer, MovedValuePlace::Attachment(attachments.len())));
                 }
                 attachments.push(media);
             }
@@ -125,7 +125,7 @@ pub(super) fn result(
     }
     // If there are several texts, none of them equals the output, so that all stay in the rest of the line.
     if let (Some((value, pointer)), [_]) = (only_text, texts.as_slice()) {
-        moved.push((value, pointer, Kept::Body));
+        moved.push((value, pointer, MovedValuePlace::Body));
     }
     let output = texts.join("\n");
     let body = ToolResult {

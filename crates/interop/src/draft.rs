@@ -14,7 +14,7 @@ const DETAIL_BYTES: usize = 4 * 1024;
 
 /// New position of a value that was moved out of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum MovedValuePlace {
     /// The part's content.
     Body,
     /// The bytes of an attachment of a tool result, by its index.
@@ -28,7 +28,7 @@ struct MovedValue {
     range: Range<usize>,
     pointer: String,
     part: usize,
-    kept: Kept,
+    kept: MovedValuePlace,
 }
 
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ impl<'a> MessageDraft<'a> {
     }
 
     /// Moves a value out of the current line, because the message keeps it elsewhere, byte for byte.
-    pub(super) fn move_out(&mut self, value: &RawValue, pointer: String, part: usize, kept: Kept) {
+    pub(super) fn move_out(&mut self, value: &RawValue, pointer: String, part: usize, kept: MovedValuePlace) {
         let Some(piece) = self.pieces.last_mut() else { return };
         let (text, value) = (piece.line.text(), value.get());
         let start = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -155,7 +155,7 @@ impl<'a> MessageDraft<'a> {
         let written: Vec<_> = members.iter().map(|(name, value)| format!("{}:{}", quote(name), value.get())).collect();
         self.parts[part].metadata_json = Some(format!("{{{}}}", written.join(",")));
         for (name, value) in members {
-            self.move_out(value, format!("{pointer}/{}", step(name)), part, Kept::Member(name.to_owned()));
+            self.move_out(value, format!("{pointer}/{}", step(name)), part, MovedValuePlace::Member(name.to_owned()));
         }
     }
 
@@ -242,9 +242,9 @@ impl Piece<'_> {
 impl MovedValue {
     fn written(&self) -> String {
         let kept = match &self.kept {
-            Kept::Body => String::new(),
-            Kept::Attachment(index) => format!(",{index}"),
-            Kept::Member(name) => format!(",{}", quote(name)),
+            MovedValuePlace::Body => String::new(),
+            MovedValuePlace::Attachment(index) => format!(",{index}"),
+            MovedValuePlace::Member(name) => format!(",{}", quote(name)),
         };
         format!("[{},{}{kept}]", quote(&self.pointer), self.part)
     }

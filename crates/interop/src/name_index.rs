@@ -245,7 +245,6 @@ fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, by_line: &str) -> S
     candidates.find(|id| id.len() <= bytes && !id.contains('\0') && !taken.contains(id)).unwrap_or_default()
 }
 
-/// A message of kind `Record`.
 pub(super) fn record(client_id: String, kind: &str, data: String, origin_time: Option<Timestamp>) -> NewMessage {
     // The line has all of a kind that is shortened.
     let kind = kind[..kind.floor_char_boundary(limits::NAME_BYTES_MAX)].to_owned();

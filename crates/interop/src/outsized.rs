@@ -20,20 +20,20 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 /// Shortens every message of a transcript, and of the children in it, to `message_bytes`.
 pub(super) fn shorten_messages(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
-    let mut shortening = Shortening {
+    let mut shortener = LineShortener {
         lines: lines.iter().map(|line| ((line.number, line.column), line)).collect(),
         message_bytes,
         taken: HashSet::new(),
         kept: HashMap::new(),
         problems: Vec::new(),
     };
-    shortening.take_ids(transcript);
-    shortening.transcript(transcript);
-    transcript.problems.append(&mut shortening.problems);
+    shortener.take_ids(transcript);
+    shortener.transcript(transcript);
+    transcript.problems.append(&mut shortener.problems);
     transcript.problems.sort_by_key(|problem| problem.line);
 }
 
-struct Shortening<'a> {
+struct LineShortener<'a> {
     /// The lines by number and column.
     lines: HashMap<(usize, usize), &'a Line>,
     message_bytes: usize,
@@ -44,7 +44,7 @@ struct Shortening<'a> {
     problems: Vec<Problem>,
 }
 
-impl Shortening<'_> {
+impl LineShortener<'_> {
     fn take_ids(&mut self, transcript: &Transcript) {
         let entries = transcript.branches.iter().flat_map(|branch| &branch.entries);
         self.taken.extend(entries.map(|entry| entry.client_id().to_owned()));

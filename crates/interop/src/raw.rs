@@ -118,7 +118,6 @@ impl<'a> Object<'a> {
         (value.get() != "null").then_some(*value)
     }
 
-    /// The string of that name.
     pub(super) fn text(&self, name: &str) -> Option<Text> {
         self.get(name).and_then(text)
     }
@@ -133,12 +132,10 @@ impl<'a> Object<'a> {
         self.text(name).map(|text| text.text).filter(|text| !text.is_empty())
     }
 
-    /// The object of that name.
     pub(super) fn object(&self, name: &str) -> Option<Object<'a>> {
         self.get(name).and_then(object)
     }
 
-    /// The list of that name.
     pub(super) fn list(&self, name: &str) -> Option<Vec<&'a RawValue>> {
         self.get(name).and_then(list)
     }
@@ -148,7 +145,6 @@ impl<'a> Object<'a> {
         self.get(name).is_some_and(|value| value.get() == "true")
     }
 
-    /// The number of that name.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
     }

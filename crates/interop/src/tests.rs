@@ -22,13 +22,11 @@ pub(super) fn transcript(lines: &[Value], format: Format) -> Transcript {
     read(&text.join("\n"), format)
 }
 
-/// Reads a transcript from a text.
 pub(super) fn read(text: &str, format: Format) -> Transcript {
     let options = Options { format: Some(format), ..Options::default() };
     parse(text.as_bytes(), &options).unwrap()
 }
 
-/// The messages of a branch.
 pub(super) fn messages(branch: &Branch) -> Vec<&NewMessage> {
     let messages = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Message { message, .. } => Some(message),
@@ -46,7 +44,6 @@ pub(super) fn record_kinds(branch: &Branch) -> Vec<&str> {
     records.map(|body| if let PartBody::Record(record) = body { record.kind.as_str() } else { "" }).collect()
 }
 
-/// The texts of a message.
 pub(super) fn texts(message: &NewMessage) -> Vec<&str> {
     message
         .parts
@@ -65,7 +62,6 @@ pub(super) fn ids(branch: &Branch) -> Vec<&str> {
     branch.entries.iter().map(Entry::client_id).collect()
 }
 
-/// The compactions of a branch.
 pub(super) fn compactions(branch: &Branch) -> Vec<&ImportedCompaction> {
     let compactions = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Compaction(compaction) => Some(compaction),
@@ -114,7 +110,7 @@ fn moved_value(moved: &Value, message: &NewMessage) -> (String, Value) {
 type Pieces = BTreeMap<usize, Vec<Value>>;
 
 #[derive(Default)]
-struct Restored {
+struct RestoredPieces {
     /// What is left of each piece, by line and column; that of a record has no column.
     rests: BTreeMap<(usize, usize), Value>,
     records: Pieces,
@@ -123,7 +119,7 @@ struct Restored {
     more: Vec<Value>,
 }
 
-impl Restored {
+impl RestoredPieces {
     fn pieces(&mut self, metadata: &str, message: &NewMessage) {
         let metadata: Value = serde_json::from_str(metadata).unwrap();
         for piece in metadata["lines"].as_array().unwrap() {
@@ -152,7 +148,7 @@ impl Restored {
 
 /// Rebuilds the pieces of a file from its plan. The other lines of compactions are returned without their numbers.
 fn restore(transcript: &Transcript) -> (Pieces, Vec<Value>) {
-    let mut restored = Restored::default();
+    let mut restored = RestoredPieces::default();
     let all = std::iter::once(transcript).chain(&transcript.children);
     for entry in all.flat_map(|transcript| &transcript.branches).flat_map(|branch| &branch.entries) {
         match entry {
@@ -178,7 +174,6 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.trim()))
 }
 
-/// The pieces of a text.
 fn values(text: &str) -> Pieces {
     let mut values = Pieces::new();
     for line in name_index::read_lines(text.as_bytes()).unwrap().0 {
@@ -397,13 +392,13 @@ fn formats_are_detected_from_the_first_lines() {
 
 #[test]
 fn a_failing_reader_is_an_error() {
-    struct Broken;
-    impl io::Read for Broken {
+    struct BrokenReader;
+    impl io::Read for BrokenReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("gone"))
         }
     }
-    let error = parse(BufReader::new(Broken), &Options::default()).unwrap_err();
+    let error = parse(BufReader::new(BrokenReader), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "the transcript cannot be read: gone");
 }
 

@@ -1,7 +1,7 @@
 //! What a view does with each message, by its layout.
 
 use super::Revision;
-use super::layout::{Covered, Layout, OmitReason, Omitted, Span};
+use super::layout::{CoveredHistory, Layout, OmitReason, OmittedHistory, Span};
 use super::message::MessageKind;
 use std::collections::HashSet;
 
@@ -11,9 +11,9 @@ pub enum Account<'a> {
     /// It shows it, whole or shortened, unless nothing of it is left to show.
     Shown,
     /// A summary in the view stands for it.
-    Covered(&'a Covered),
+    Covered(&'a CoveredHistory),
     /// A mark leaves it out.
-    Omitted(&'a Omitted),
+    Omitted(&'a OmittedHistory),
     /// It is no message of the conversation: a record, a derived message that is not in force, or a replacement whose
     /// mark does not exist.
     Nowhere,
@@ -30,7 +30,7 @@ pub struct Accounts<'a> {
 
 impl<'a> Accounts<'a> {
     /// The accounts of a layout.
-    pub fn of(layout: &'a Layout) -> Self {
+    pub fn from_layout(layout: &'a Layout) -> Self {
         let mut inline = Vec::new();
         let mut placed = HashSet::new();
         for span in &layout.spans {
@@ -60,7 +60,7 @@ impl<'a> Accounts<'a> {
         let omitted = &self.layout.omitted;
         let omitted = omitted.get(omitted.partition_point(|omitted| omitted.range.last < revision));
         let omitted = omitted.filter(|omitted| omitted.range.contains(revision));
-        let covers = |covered: &&Covered| {
+        let covers = |covered: &&CoveredHistory| {
             let range = covered.ranges.get(covered.ranges.partition_point(|range| range.last < revision));
             range.is_some_and(|range| range.contains(revision))
         };

@@ -56,7 +56,7 @@ impl DraftKind {
     }
 
     /// The kind of the draft that a part was, and its text; none for a part that was no draft.
-    pub fn of(body: &PartBody) -> Option<(Self, &str)> {
+    pub fn from_body(body: &PartBody) -> Option<(Self, &str)> {
         match body {
             PartBody::Text(text) => Some((Self::Text, text)),
             PartBody::Reasoning(text) => Some((Self::Reasoning, text)),

@@ -141,7 +141,7 @@ impl PromptId {
 impl PartId {
     /// The id of the part of a message with this number. Numbers begin at 1; the order of parts is their position, which
     /// differs from their number where drafts close in another order than they began.
-    pub fn of(message: MessageId, number: u16) -> Self {
+    pub fn in_message(message: MessageId, number: u16) -> Self {
         Self(Uuid::from_u128(message.0.as_u128() & !NUMBER | u128::from(number)))
     }
 
@@ -165,9 +165,9 @@ mod tests {
         let message = MessageId::from_fresh(Uuid::from_u128(u128::MAX));
         assert_eq!(message.to_string(), "msg_ffffffffffffffffffffffffffff0000");
         for number in [1, 2, 256, u16::MAX] {
-            let part = PartId::of(message, number);
+            let part = PartId::in_message(message, number);
             assert_eq!((part.message(), part.number()), (message, number));
         }
-        assert_eq!(PartId::of(message, 10).to_string(), "prt_ffffffffffffffffffffffffffff000a");
+        assert_eq!(PartId::in_message(message, 10).to_string(), "prt_ffffffffffffffffffffffffffff000a");
     }
 }

@@ -13,9 +13,9 @@ pub struct Layout {
     /// The pieces of the view, in order. The last span is open-ended: new messages join it.
     pub spans: Vec<Span>,
     /// The messages that the active summary covers, if there is one.
-    pub covered: Option<Covered>,
+    pub covered: Option<CoveredHistory>,
     /// The messages that marks omit from the view.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedHistory>,
     /// Messages that no summary may cover: the pinned ones and those that replace them, by revision, ascending.
     pub pinned: Vec<Revision>,
     /// Prune marks that were undone, by revision, ascending: a view does not apply them.
@@ -63,7 +63,7 @@ pub enum Placement {
 
 /// The messages that the active summary covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Covered {
+pub struct CoveredHistory {
     /// The compaction.
     pub compaction: CompactionId,
     /// The mark that put the summary there.
@@ -76,7 +76,7 @@ pub struct Covered {
 
 /// Messages that a mark omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Omitted {
+pub struct OmittedHistory {
     /// The messages.
     pub range: RevisionRange,
     /// The mark that omits them.
@@ -155,9 +155,9 @@ pub struct LayoutChange {
     /// Changes of the spans.
     pub spans: Vec<Splice<Span>>,
     /// The new messages under a summary, if they changed; none without a summary.
-    pub covered: Option<Option<Covered>>,
+    pub covered: Option<Option<CoveredHistory>>,
     /// Changes of the omissions.
-    pub omitted: Vec<Splice<Omitted>>,
+    pub omitted: Vec<Splice<OmittedHistory>>,
     /// Changes of the pinned messages.
     pub pinned: Vec<Splice<Revision>>,
     /// Changes of the undone prunes.

@@ -86,7 +86,7 @@ pub struct GivenView {
     pub revision: Revision,
     /// Its hash.
     pub hash: [u8; 32],
-    /// The window that `GetContext` was called with.
+    /// The window that `GetView` was called with.
     pub window: ModelWindow,
     /// True if it is not the session's own view: it was shortened for the call, or is in another form.
     pub shortened: bool,
@@ -170,7 +170,7 @@ pub struct Message {
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
     /// For an edit: the message that it replaces.
-    pub replaces: Option<Replaced>,
+    pub replaces: Option<ReplacedMessage>,
 }
 
 impl Message {
@@ -182,7 +182,7 @@ impl Message {
 
 /// The message that an edit replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedMessage {
     /// The id of the message: always the original, even if another edit replaced it.
     pub message: MessageId,
     /// The writer of the original.
@@ -206,7 +206,7 @@ pub struct MessageStatus {
 
 impl MessageStatus {
     /// A state without a reason.
-    pub fn of(state: MessageState) -> Self {
+    pub fn from_state(state: MessageState) -> Self {
         Self { state, by_revision: None, by_message: None, by_compaction: None, is_pinned: false }
     }
 }

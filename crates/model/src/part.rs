@@ -37,7 +37,7 @@ pub enum PartBody {
     /// A point in the conversation that means something to clients, with an optional text for the model.
     Marker(Marker),
     /// The end of one step of a reply that has several.
-    Step(Step),
+    Step(ReplyStep),
     /// A provider's block that must be given back byte for byte.
     Opaque(Opaque),
     /// An entry of the history that is never in a view.
@@ -276,7 +276,7 @@ pub struct Marker {
 
 /// The end of one step of a reply.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Step {
+pub struct ReplyStep {
     /// The provider's finish reason for the step.
     pub finish_reason: String,
     /// The token usage and cost of the step.

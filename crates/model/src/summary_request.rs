@@ -59,7 +59,7 @@ pub struct Spending {
 
 impl Spending {
     /// Adds up requests.
-    pub fn of(requests: &[SummaryRequest]) -> Self {
+    pub fn sum(requests: &[SummaryRequest]) -> Self {
         let mut sum = Self::default();
         for request in requests {
             sum.requests += 1;
@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn requests_add_up_and_what_is_unknown_stays_unknown() {
-        assert_eq!(Spending::of(&[]), Spending::default());
-        let free = Spending::of(&[request("a", None, None)]);
+        assert_eq!(Spending::sum(&[]), Spending::default());
+        let free = Spending::sum(&[request("a", None, None)]);
         assert_eq!((free.cost_micros, free.unpriced, free.usage), (None, 1, None));
         let sum =
-            Spending::of(&[request("a", Some(3), Some(10)), request("b", None, None), request("a", Some(4), Some(0))]);
+            Spending::sum(&[request("a", Some(3), Some(10)), request("b", None, None), request("a", Some(4), Some(0))]);
         assert_eq!((sum.requests, sum.models, sum.duration_ms), (3, vec!["a".to_owned(), "b".to_owned()], 15));
         assert_eq!((sum.cost_micros, sum.unpriced), (Some(10), 1));
         assert_eq!(sum.usage.map(|usage| usage.input), Some(7));

@@ -18,7 +18,7 @@ pub struct SourceMessage {
     /// The reason for its position, if that is not its own position in the history.
     pub placement: Option<Placement>,
     /// Its parts that prune marks shorten.
-    pub pruned: Vec<Pruned>,
+    pub pruned: Vec<PrunedPart>,
     /// Its estimate, if it was computed before with the counting of the active policy. Decisions are the same without
     /// it, but count again.
     pub counts: Option<Arc<Counts>>,
@@ -83,14 +83,14 @@ impl DerefMut for SharedMessage {
 
 impl SourceMessage {
     /// The active prune mark on one of its parts.
-    pub fn pruned_part(&self, part: PartId) -> Option<&Pruned> {
+    pub fn pruned_part(&self, part: PartId) -> Option<&PrunedPart> {
         self.pruned.iter().find(|pruned| pruned.part == part)
     }
 }
 
 /// A part that a prune mark shortens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PrunedPart {
     /// The part.
     pub part: PartId,
     /// The compaction that shortened it.
@@ -218,7 +218,7 @@ pub struct ViewPart {
     /// The content that the model sees; the stored part's own if nothing was taken away.
     pub body: Arc<PartBody>,
     /// The kind of shortening; none if the part is whole.
-    pub shortened: Option<Shortened>,
+    pub shortened: Option<PartShortening>,
     /// The client's own id of the stored part.
     pub client_id: Option<String>,
     /// The client's free JSON on the stored part, verbatim. A provider's signature of the text may be in it, so a
@@ -228,14 +228,14 @@ pub struct ViewPart {
 
 impl ViewPart {
     /// A part without the client id and metadata of its original.
-    pub fn new(source: Option<PartId>, body: impl Into<Arc<PartBody>>, shortened: Option<Shortened>) -> Self {
+    pub fn new(source: Option<PartId>, body: impl Into<Arc<PartBody>>, shortened: Option<PartShortening>) -> Self {
         Self { source, body: body.into(), shortened, client_id: None, metadata_json: None }
     }
 }
 
 /// The kind of a part's shortening, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shortened {
+pub enum PartShortening {
     /// A prune mark replaced the output by a placeholder.
     Pruned {
         /// Characters of the original, in the policy's unit.

@@ -99,7 +99,7 @@ pub fn strategies() -> &'static Strategies {
 }
 
 /// The policy of a text in JSON.
-pub fn read(json: &str) -> serde_json::Result<Policy> {
+pub fn read_policy(json: &str) -> serde_json::Result<Policy> {
     strategies().supply();
     serde_json::from_str(json)
 }

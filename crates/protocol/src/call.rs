@@ -26,7 +26,7 @@ pub trait ServerStreaming: Call {}
 pub trait ClientStreaming: Call {}
 
 /// A request of a list that comes in pages.
-pub trait Paged: Unary {
+pub trait PagedRequest: Unary {
     /// Asks for the page with this token.
     fn set_page_token(&mut self, token: String);
 

@@ -37,7 +37,7 @@ pub enum Refusal<'a> {
 
 impl<'a> Refusal<'a> {
     /// The refusal that a status has, by its message.
-    pub fn of(message: &'a str) -> Option<Self> {
+    pub fn from_message(message: &'a str) -> Option<Self> {
         if let Some((field, most)) = message.strip_prefix(TOO_MANY_ELEMENTS).and_then(|rest| rest.split_once(": ")) {
             return Some(Self::Elements(field, most.parse().ok()?));
         }
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn a_refusal_is_found_in_its_status() {
         let elements = Status::from(TooMany::Elements("messages.parts".to_owned(), 256));
-        assert_eq!(Refusal::of(elements.message()), Some(Refusal::Elements("messages.parts", 256)));
+        assert_eq!(Refusal::from_message(elements.message()), Some(Refusal::Elements("messages.parts", 256)));
         let values = Status::from(TooMany::Values);
-        assert_eq!(Refusal::of(values.message()), Some(Refusal::Values(REQUEST_VALUES_MAX)));
-        assert_eq!(Refusal::of("something else"), None);
+        assert_eq!(Refusal::from_message(values.message()), Some(Refusal::Values(REQUEST_VALUES_MAX)));
+        assert_eq!(Refusal::from_message("something else"), None);
     }
 }

@@ -21,7 +21,6 @@ const COUNTED_MAX: usize = 8;
 const TEXT_BYTES: usize = 24;
 /// Bytes of the smallest allocation of a text.
 const ALLOCATED_BYTES_MIN: usize = 8;
-/// Bytes of a time.
 const TIME_BYTES: usize = 16;
 /// Bytes by which a choice, or a message that may be missing, can be larger than its value.
 const CHOICE_BYTES: usize = 8;

@@ -19,19 +19,19 @@ const READINGS_MAX: u32 = 4;
 /// The longest time between two readings that are at the same instant, in microseconds.
 const INSTANT_MICROS: i64 = 1_000;
 
-/// A clock whose times of events never go back and never stand still, whatever the system's clock does, and which knows how
-/// much of the time the machine confirms.
+/// A clock whose event times always rise, whatever the system's clock does. It also knows how much of the time is
+/// proven.
 ///
-/// It advances with the machine's monotonic clock, which goes on while the machine sleeps. Times of events follow a system
-/// clock that is set ahead once that has lasted. One that is set back has no effect on them, so that a wait for an instant
-/// never has to wait until real time has caught up.
+/// It advances with the machine's monotonic clock, which goes on while the machine sleeps. Event times follow a system
+/// clock that was set ahead, once the leap has lasted. They ignore one that was set back: otherwise a wait for an
+/// instant would last until real time has caught up.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    shared: Arc<Shared>,
+    shared: Arc<SharedClock>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedClock {
     state: Mutex<State>,
     /// The begin of a test's clock, which moves only when it is advanced.
     fixed: Option<i64>,
@@ -46,7 +46,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     times: Times,
-    /// The newest word of the clock that is followed in place of the system's.
+    /// The newest reading of a clock that replaces the system's.
     led: Option<Anchor>,
 }
 
@@ -57,7 +57,7 @@ pub struct ClockState {
     pub present: Timestamp,
     /// The time that the next event gets: ahead of the present for as long as the system's clock was.
     pub event_time: Timestamp,
-    /// The time that is certain to have come, by which things are erased.
+    /// The time that has certainly come: retention erases by it.
     pub certain: Timestamp,
     /// What the system's clock says, or the one that is followed.
     pub system: Timestamp,
@@ -68,37 +68,37 @@ pub struct ClockState {
 impl Clock {
     /// A clock for tests that stands at this instant until it is advanced, so that tests do not depend on their speed.
     pub fn fixed_at(start: Timestamp) -> Self {
-        Self { shared: Arc::new(Shared { fixed: Some(start.0), ..Shared::default() }) }
+        Self { shared: Arc::new(SharedClock { fixed: Some(start.0), ..SharedClock::default() }) }
     }
 
     /// The time of events: never earlier than before.
     pub fn now(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.event_time(at)
     }
 
-    /// The present, for what people and other programs have named an instant for. It goes back with a system clock that was
-    /// wrong.
+    /// The present, for instants that people or other programs have named. It goes back when a wrong system clock is
+    /// set right.
     pub fn present(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.present(at)
     }
 
-    /// The time that is certain to have come, by which what is too old is erased.
+    /// The time that has certainly come: retention erases by it.
     pub fn certain(&self) -> Timestamp {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         state.times.certain(at)
     }
 
     /// The same time, with the times of events as this process has seen them confirmed, and true if the clock is confirmed.
     pub fn dated(&self) -> (Timestamp, Dating, bool) {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         (state.times.certain(at), state.times.dating().clone(), state.times.is_confirmed(at))
     }
 
     /// The state of the clock.
     pub fn state(&self) -> ClockState {
-        let (state, at) = self.read();
+        let (state, at) = self.read_both();
         ClockState {
             present: state.times.present(at),
             event_time: state.times.event_time(at),
@@ -108,16 +108,16 @@ impl Clock {
         }
     }
 
-    /// Has times of events go on from an instant, unless they are later already. A daemon continues from the newest instant
-    /// in its store, and tests skip long waits.
+    /// Moves event times ahead to an instant, never back. A daemon continues from the newest instant in its store, and
+    /// tests skip long waits.
     pub fn skip_to(&self, instant: Timestamp) {
-        let (mut state, at) = self.read();
+        let (mut state, at) = self.read_both();
         state.times.skip_to(instant, at);
     }
 
     /// Believes that an instant has come, which an earlier process has confirmed.
     pub fn believe(&self, instant: Timestamp) {
-        let (mut state, at) = self.read();
+        let (mut state, at) = self.read_both();
         state.times.believe(instant, at);
     }
 
@@ -134,7 +134,7 @@ impl Clock {
 
     /// Number of times of a second or more in which nothing of this process ran, or seemed to run.
     pub fn leaps(&self) -> u64 {
-        self.read().0.times.gaps()
+        self.read_both().0.times.gaps()
     }
 
     /// The time of the system's clock, or of the one that is followed, right or wrong.
@@ -149,7 +149,7 @@ impl Clock {
         self.shared.shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
     }
 
-    /// Asks another clock, and follows it from now on. An answer that took longer says too little about when it was true.
+    /// Asks another clock, and follows it from now on. A slower answer is ignored: nobody knows when it was true.
     pub async fn ask<E>(&self, other: impl Future<Output = Result<Timestamp, E>>, longest: Duration) -> Result<(), E> {
         let began = self.instant();
         let said = other.await?;
@@ -160,8 +160,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Follows another clock from now on, which says this, in place of the system's. The first time it may set this one
-    /// back, since nothing has its time yet.
+    /// Follows another clock instead of the system's from now on. The first reading may set this clock back, since
+    /// nothing has a time of it yet.
     fn follow(&self, other: Timestamp) {
         if self.shared.fixed.is_some() {
             return;
@@ -173,8 +173,7 @@ impl Clock {
         state.led = Some(Anchor { time: other.0, at: self.instant() });
     }
 
-    /// Reads both clocks.
-    fn read(&self) -> (MutexGuard<'_, State>, i64) {
+    fn read_both(&self) -> (MutexGuard<'_, State>, i64) {
         let mut state = self.state_lock();
         let mut at = self.instant();
         let mut system = self.system_at(&state, at);
@@ -190,7 +189,7 @@ impl Clock {
             Some(_) => 0,
             None => machine::slept(),
         });
-        state.times.read(at, system, slept);
+        state.times.add_reading(at, system, slept);
         (state, at)
     }
 

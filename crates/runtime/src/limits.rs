@@ -37,14 +37,14 @@ pub const ERASE_REASON_BYTES_MAX: usize = 1_000;
 pub const RETENTION_DELAY_SECONDS: u64 = 600;
 /// Seconds between the end of a pass of retention and the begin of the next one.
 pub const RETENTION_INTERVAL_SECONDS: u64 = 3_600;
-/// Milliseconds for which the system's clock has to go on with the monotonic one, after a start or a leap, until something
-/// is erased by it.
+/// Milliseconds that the system's clock must agree with the monotonic one, after a start or a leap, before retention
+/// erases by it.
 pub const CLOCK_CONFIRMED_MS: i64 = 3_600 * 1_000;
-/// Milliseconds after which a leap of the system's clock is believed by everything else: times of events follow it.
+/// Milliseconds after which everything but retention believes a leap of the system's clock: times of events follow it.
 pub const CLOCK_BELIEVED_MS: i64 = 60 * 1_000;
 /// Sessions that a pass of retention reads at once.
 pub const RETENTION_PAGE_SESSIONS: usize = 200;
-/// Milliseconds for which a daemon leaves a shard that it could not open to others: at first, and at most.
+/// Milliseconds that a daemon leaves a shard to others after it failed to open it: the first pause, and the longest.
 pub const SHARD_FAILURE_MS: (u64, u64) = (60 * 1_000, 3_600 * 1_000);
 /// Bytes of a file with rules for secrets.
 pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
@@ -58,22 +58,22 @@ pub const ERASE_STEP_BYTES: i64 = 2 << 20;
 pub const ERASE_TREE_MAX: usize = 1_000;
 /// Milliseconds between two looks for erasures of sessions that have begun and have not ended.
 pub const ERASE_LOOK_MS: u64 = 60_000;
-/// Messages that one erasure names, and bytes of content of all of them if there are several: other writes wait for them
-/// as they do for an append.
+/// Messages that one erasure names. Other writes wait for them, as they do for an append.
 pub const ERASE_MESSAGES_MAX: usize = BATCH_MESSAGES_MAX;
-/// See above.
+/// Bytes of content of all messages that one erasure names, if there are several.
 pub const ERASE_MESSAGES_BYTES_MAX: i64 = 12 << 20;
-/// Milliseconds for which the answer to an erasure waits until the files of the store have nothing of it any more.
+/// Milliseconds that the answer to an erasure waits for the files of the store to be free of what was erased.
 pub const ERASE_CLEAN_WAIT_MS: u64 = 3_000;
-/// Milliseconds between two attempts to get there.
+/// Milliseconds between two attempts to clean the files.
 pub const ERASE_CLEAN_RETRY_MS: u64 = 100;
-/// Pages that one step to get there reads, and those of them that it writes at most: other writes wait for a step.
+/// Pages that one step of the cleaning reads. Other writes wait for a step.
 pub const ERASE_PAGES_READ: usize = 64;
-/// See above.
+/// Pages that one step of the cleaning writes.
 pub const ERASE_PAGES_WRITTEN: usize = 32;
-/// Pages that are known to be written since the last erasure; beyond them, the next one looks at all pages of the file.
+/// Pages that the store remembers as written since the last erasure. With more, the next erasure reads every page of the
+/// file.
 pub const ERASE_PAGES_NOTED_MAX: usize = 1 << 18;
-/// Milliseconds for which an attempt, and with it every write, waits for readers of earlier states.
+/// Milliseconds that an attempt waits for readers of earlier states. Every write waits with it.
 pub const ERASE_READERS_WAIT_MS: u64 = 20;
 /// Bytes of the provider's text for a finish reason or an error.
 pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
@@ -160,9 +160,9 @@ pub const SEARCH_PAGE_DEFAULT: i64 = 20;
 pub const SEARCH_PAGE_MAX: i64 = 100;
 /// Hits of a search on all of its pages; the best of those that match.
 pub const SEARCH_MATCHES_MAX: i64 = 20_000;
-/// Hits whose order is changed together by what is too common to be read.
+/// Hits whose order clues change that are too common to be read.
 pub const SEARCH_REORDERED: i64 = 256;
-/// Clues that are too common to be read and change the order of hits; the rarest ones.
+/// Clues that are too common to be read and still order hits: the rarest ones.
 pub const SEARCH_REORDERING: usize = 8;
 /// Pages of the index's lists, of about 4 KiB, that a search reads: about a second of a processor. Clues with more are
 /// looked for in what the other ones find.
@@ -197,13 +197,13 @@ pub const SEARCH_RETRY_MS: u64 = 1_000;
 pub const SEARCH_CATCH_UP_MS: u64 = 50;
 /// Events that are so few that a search waits for them.
 pub const SEARCH_CATCH_UP_EVENTS: i64 = 1_024;
-/// Percent of the time of one processor that the index takes while the log grows.
+/// Percent of one processor that the index takes while the log grows.
 pub const SEARCH_SHARE: u32 = 5;
-/// Events: that many left to index add the same share again.
+/// Events left to index that add the same share again.
 pub const SEARCH_SHARE_EVENTS: i64 = 100_000;
-/// Percent of the time of one processor that the index takes at most while the log grows.
+/// The largest such share, in percent of one processor.
 pub const SEARCH_SHARE_MAX: u32 = 50;
-/// Time in which small commits gather before they are indexed, and without an event in which the log rests.
+/// Time in which small commits gather before they are indexed. A log without an event for that long is at rest.
 pub const SEARCH_GATHER_MS: u64 = 100;
 /// Maximum pause of the index while the log grows.
 pub const SEARCH_PAUSE_MS_MAX: u64 = 10_000;
@@ -228,8 +228,8 @@ pub const SEARCH_SEGMENTS_MAX: usize = 64;
 /// Calls that are in progress. A tenant has at most as many as are left to others: half of them if it is alone, and one
 /// access token a third.
 pub const CALLS_MAX: usize = 49_152;
-/// Calls that are worked on at a time, if the machine has fewer processors: those that wait for a disk are among them.
-/// While there are several tenants, it is half of the processors, and one call of each tenant.
+/// Calls that are worked on at a time on a machine with fewer processors: some of them wait for a disk. With several
+/// tenants it is half of the processors, and one call of each tenant.
 pub const TURNS_MIN: usize = 4;
 /// Bytes of the mutations that wait for the writer, shared in the same way.
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -237,7 +237,7 @@ pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub const MUTATION_BYTES: usize = 4 * 1024;
 /// Mutations that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
-/// Time for which the writer makes short batches once it worked for several tenants.
+/// Time that the writer goes on with short batches after it worked for several tenants.
 pub const WRITER_SHARED_MICROS: i64 = 1_000_000;
 /// Time that the mutations of such a batch take, unless a commit takes longer.
 pub const WRITER_SHARED_BATCH_MICROS: f64 = 300.0;
@@ -251,9 +251,9 @@ pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
 pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
 /// Length to which the log's file is truncated when it starts again; a file that need not grow is written faster.
 pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
-/// Maximum time of an answer of a PostgreSQL database by which a clock that runs is set.
+/// A PostgreSQL database that takes longer to answer does not set a running clock.
 pub const DATABASE_CLOCK_MS: u64 = 200;
-/// One free page of the database in this many is kept for new content.
+/// One free page in this many stays for new content.
 pub const SHRINK_KEPT_FRACTION: i64 = 16;
 /// Free pages that are always kept.
 pub const SHRINK_KEPT_PAGES: i64 = 1_024;
@@ -287,7 +287,7 @@ pub const SHARD_READERS: usize = 8;
 pub const LEASE_SECONDS_DEFAULT: u64 = 5;
 /// The shortest and the longest time that a lease may last.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 2..=300;
-/// Milliseconds for which an answer of a database is waited for while no lease is trusted.
+/// Milliseconds to wait for an answer of a database while no lease is trusted.
 pub const DATABASE_ANSWER_MS: u64 = 10_000;
 /// The most connections that read a shard, and the fewest where a database has many shards.
 pub const SHARD_READERS_RANGE: std::ops::RangeInclusive<usize> = 2..=8;
@@ -295,7 +295,7 @@ pub const SHARD_READERS_RANGE: std::ops::RangeInclusive<usize> = 2..=8;
 pub const SHARDS_MAX: u32 = 64;
 /// Milliseconds for which a call waits for an owner of its shard.
 pub const OWNER_WAIT_MS: u64 = 20_000;
-/// Interval at which another daemon that owes an answer is asked whether it lives, and the time in which it says so.
+/// Interval between pings of another daemon that owes an answer, and the time that it has for each.
 pub const PEER_PING_MS: u64 = 2_000;
 /// Events of a page, unless another number is asked for.
 pub const EVENTS_PAGE_DEFAULT: usize = 100;
@@ -303,12 +303,12 @@ pub const EVENTS_PAGE_DEFAULT: usize = 100;
 pub const SHARDS_ASK_MS: u64 = 500;
 /// Connections of a daemon to the registry of a database.
 pub const REGISTRY_CONNECTIONS: u32 = 2;
-/// Milliseconds that a daemon that runs has, beside a lease, to take shards again that it had on another server: the database
-/// may have been lost to it without a word.
+/// Milliseconds beside a lease that a running daemon has to take back shards that it had on another server: it may have
+/// lost the database without noticing.
 pub const OWNER_RETURN_MS: u64 = 2 * DATABASE_ANSWER_MS;
-/// Milliseconds for which the owner of a shard waits for a transaction of the last one before it ends it.
+/// Milliseconds that a new owner of a shard waits for a transaction of the last one before it kills it.
 pub const FENCE_WAIT_MS: u64 = 1_000;
-/// Attempts to write one's epoch into the row of a shard.
+/// Attempts of a new owner to write its epoch into the row of a shard.
 pub const FENCE_ATTEMPTS: usize = 4;
 /// Milliseconds between two attempts to take a lease.
 pub const LEASE_RETRY_MS: u64 = 200;
@@ -340,8 +340,7 @@ pub const COPY_PAGE_BYTES: usize = 4 * 1024 * 1024;
 pub const COPY_PAGE_ROWS_MIN: i64 = 16;
 /// Rows that are copied in one transaction.
 pub const COPY_PAGE_ROWS_MAX: i64 = 2_048;
-/// Milliseconds for which a migration waits for the lease of a shard: longer than that of an owner which is gone lasts by
-/// default.
+/// Milliseconds that a migration waits for the lease of a shard. The default lease of an owner that crashed ends sooner.
 pub const MIGRATION_LEASE_WAIT_MS: u64 = 8_000;
 /// Findings of a check that wait for their reader.
 pub const CHECK_QUEUE_MAX: usize = 64;
@@ -386,7 +385,7 @@ pub const WRITE_COMMIT_FRAMES: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
 /// one frame that its client has not taken, and one that was read ahead.
 pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
-/// The same for a stream as text, whose frame is in several buffers on its way.
+/// The same for a stream as text: its frame passes several buffers.
 pub const EVENT_TEXT_BYTES: usize = 16 * 1024;
 /// Default time for which a client may take nothing of a waiting answer, in seconds.
 pub const STALL_SECONDS_DEFAULT: u64 = 30;
@@ -409,14 +408,14 @@ pub const REQUESTS_BYTES_MAX: usize = 96 * 1024 * 1024;
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of one message of a client of health or reflection: a name.
 pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a request of a client that has proven nothing: to open the console, or for the health.
+/// Bytes of a request without authentication: to open the console, or for the health.
 pub const STRANGER_REQUEST_BYTES_MAX: usize = CONSOLE_REQUEST_BYTES_MAX + 64;
 /// Maximum time for such a client to send its request.
 pub const STRANGER_REQUEST_MS_MAX: u64 = 5_000;
-/// Bytes of all such requests that are not answered. Above it, those without progress make way; above twice this size, any.
+/// Bytes of all such unanswered requests. Above it, those without progress make way; above twice this size, any.
 pub const STRANGERS_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Pieces in which a client that has proven nothing sends a request, beside one for each second since its last one. Each
-/// piece of a head has all of it read again.
+/// Pieces of a request without authentication, beside one for each second since the last request. Each piece of a head
+/// costs another read of the whole head.
 pub const STRANGER_PIECES_MAX: u64 = 160;
 /// One connection in this many on TCP can be a stranger's from one address, or network of IPv6: of those beyond, the
 /// oldest makes way.
@@ -443,9 +442,9 @@ pub const RUN_LEASE_MS_DEFAULT: i64 = 30 * 1_000;
 pub const RUN_LEASE_MS_MIN: i64 = 1_000;
 /// Maximum length of a run's lease, in milliseconds.
 pub const RUN_LEASE_MS_MAX: i64 = 60 * 60 * 1_000;
-/// Time that a run has to end by itself once it was asked to stop, in milliseconds.
+/// Milliseconds that a run has to end by itself after a request to stop.
 pub const RUN_CANCEL_MS: i64 = 10 * 1_000;
-/// Maximum length of the words about a run's failure, in bytes.
+/// Bytes of the text about a run's failure.
 pub const RUN_FAILURE_BYTES_MAX: usize = 1_024;
 /// Maximum number of calls without a result that the end of a run names.
 pub const RUN_INTERRUPTED_CALLS_MAX: usize = 1_000;
@@ -453,7 +452,7 @@ pub const RUN_INTERRUPTED_CALLS_MAX: usize = 1_000;
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Maximum number of questions that wait in one session.
 pub const OPEN_APPROVALS_MAX: i64 = 100;
-/// Time for which a report that somebody types is valid, in milliseconds.
+/// Milliseconds for which a report that somebody types is valid.
 pub const TYPING_MS: u64 = 10_000;
 /// Maximum number of those who type in one session.
 pub const TYPING_MAX: usize = 1_000;
@@ -508,23 +507,22 @@ pub const REFUSALS_LOG_MS: u64 = 5 * 60 * 1_000;
 pub const REFUSALS_KEPT: usize = 128;
 /// Sessions that a line of the access log names.
 pub const ACCESS_LOG_SESSIONS_MAX: usize = 64;
-/// Access tokens that a tenant may make and that are neither revoked nor over, without sessions of the console. Operators
-/// may make as many more in each tenant.
+/// Access tokens of a tenant that are neither revoked nor expired, without sessions of the console. Operators may make as
+/// many more in each tenant.
 pub const ACCESS_TOKENS_MAX: i64 = 1_000;
 /// Sessions of the console of a tenant that have not ended.
 pub const CONSOLE_SESSIONS_MAX: i64 = 200;
-/// Access tokens and sessions of the console of a tenant that ended and are kept, so that what names them can be read:
-/// those that ended last.
+/// Ended access tokens and console sessions of a tenant that stay, so that an audit can say whose an id was: the newest.
 pub const ACCESS_TOKENS_ENDED_MAX: i64 = 1_000;
 /// Calls of health and reflection, which may stay open for ever, of a tenant at the same time.
 pub const SIDE_CALLS_MAX: usize = 100;
-/// Messages of a session that is played under presets.
+/// Messages of a session that is simulated under presets.
 pub const SIMULATED_MESSAGES_MAX: usize = 2_000;
 /// Bytes of their content.
 pub const SIMULATED_BYTES_MAX: usize = 8 << 20;
 /// Presets under which one request plays a session.
 pub const SIMULATED_PRESETS_MAX: usize = 6;
-/// Links to the console that callers of one tenant made and nobody has opened yet.
+/// Unopened links to the console of one tenant.
 pub const CONSOLE_LINKS_MAX: usize = 100;
 /// Those of all tenants.
 pub const CONSOLE_LINKS_TOTAL_MAX: usize = 10_000;
@@ -536,13 +534,13 @@ pub const CONSOLE_SESSION_SECONDS: (i64, i64) = (60, 30 * 86_400);
 pub const CONSOLE_SESSION_SECONDS_DEFAULT: i64 = 12 * 3_600;
 /// Bytes of a request to open or to leave the console.
 pub const CONSOLE_REQUEST_BYTES_MAX: usize = 4_096;
-/// Failed attempts to prove a principal that one address has in a minute; further ones are refused without a look.
+/// Failed logins of one address in a minute; further ones are refused unchecked.
 pub const FAILED_ATTEMPTS_A_MINUTE: u32 = 60;
-/// Addresses whose failed attempts are counted one by one.
+/// Addresses whose failed logins are counted one by one.
 pub const FAILING_ADDRESSES_MAX: usize = 10_000;
 /// Bytes of the name of a principal, a tenant or a project.
 pub const ACCESS_NAME_BYTES_MAX: usize = 128;
-/// Sessions of which the daemon keeps in memory whose they are, for readers that do not see all.
+/// Sessions whose membership stays in memory. Readers who may not see every session are checked against it.
 pub const MEMBERSHIPS_MAX: usize = 100_000;
 /// Sessions that a page of a list looks at, of which its filter leaves only some.
 pub const SESSIONS_SCAN_MAX: i64 = 10_000;
@@ -560,8 +558,8 @@ pub const CONNECTION_STREAMS_MAX: u32 = 256;
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bytes of all requests of one connection that a client may send before some are read.
 pub const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Bytes of one answer that are handed over to be written at a time, and that an answer holds whose client takes nothing.
-/// Smaller pieces are slower: the services write about half as much at a time.
+/// Bytes of one answer that are handed to the transport at a time, and that an answer holds while its client takes
+/// nothing. Smaller pieces are slower: the services write about half as much at a time.
 pub const PIECE_BYTES: usize = 64 * 1024;
 /// Bytes of one answer that the transport accepts, within the windows that its client grants.
 pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
@@ -569,7 +567,7 @@ pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Maximum time for the headers of a request of HTTP/1.1, and for which such a connection is open without a request.
 pub const HEADERS_MS_MAX: u64 = 30_000;
-/// Time for which a call over HTTP/1.1 goes on whose client sends nothing more, by which it may have left.
+/// Time that a call over HTTP/1.1 goes on after its client closed its side: the client may be gone.
 pub const HALF_CLOSED_MS_MAX: u64 = 10_000;
 /// Bytes of a file of TLS.
 pub const TLS_FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -577,28 +575,28 @@ pub const TLS_FILE_BYTES_MAX: u64 = 1024 * 1024;
 pub const CERTIFICATE_CHECK_MS: u64 = 2_000;
 /// Maximum time for the first bytes of a new connection, and for its handshake of TLS.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
-/// Interval between pings of a connection's client over HTTP/2. Who is lost is gone from sessions within 10 seconds.
+/// Interval between pings of a client over HTTP/2. A lost client leaves its sessions within 10 seconds.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 5_000;
 /// Maximum time for the answer to a ping.
 pub const KEEPALIVE_TIMEOUT_MS: u64 = 4_000;
-/// Time without a word from the system of a client over TCP after which it is probed, in seconds. HTTP/1.1 has no pings.
+/// Seconds of silence after which a client over TCP is probed: HTTP/1.1 has no pings.
 pub const PROBE_AFTER_SECONDS: u64 = 3;
 /// Interval between such probes, in seconds.
 pub const PROBE_INTERVAL_SECONDS: u64 = 1;
-/// Time for which the system of a client over TCP may leave bytes or probes unacknowledged, or take no bytes.
+/// Time that a client's TCP may leave bytes or probes unacknowledged, or take no bytes.
 pub const UNACKNOWLEDGED_MS_MAX: u32 = 6_000;
 /// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
-/// Time that a stopping daemon gives other daemons to answer the calls that it passed on: shorter than that for its clients,
-/// who learn what became of a call.
+/// Time that a stopping daemon gives other daemons to answer calls that it passed on. Its clients wait longer, so that
+/// they learn what became of a call.
 pub const STOP_OTHERS_MS: u64 = STOP_CLIENTS_MS / 2;
 /// Delta frames kept for a slow subscriber; older ones are dropped.
 pub const DELTA_FRAMES_MAX: usize = 1_024;
 /// Default interval of progress frames on an idle stream.
 pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
-/// Default time that GetContext waits for a compaction.
+/// Default time that GetView waits for a compaction.
 pub const WAIT_MS_DEFAULT: u64 = 30_000;
-/// Maximum time that GetContext waits.
+/// Maximum time that GetView waits.
 pub const WAIT_MS_MAX: u64 = 120_000;
 /// Time for which a claim of a job holds without a heartbeat.
 pub const LEASE_MS: i64 = 30_000;
@@ -635,8 +633,7 @@ pub const BRANCH_SUMMARY_MS_MAX: u64 = 600_000;
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
 /// Bytes of the stored text of a request to a model, and of its reply, if the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
-/// Number of times that a job may be lost with its daemon or its worker; then it is taken for the cause and not tried
-/// again.
+/// Crashes of a daemon or a worker that one job may be part of. After that the job is taken for the cause and ends.
 pub const LOST_MAX: i64 = 3;
 /// Attempts of a job whose policy cannot be read.
 pub const ATTEMPTS_UNKNOWN_MAX: i64 = 5;

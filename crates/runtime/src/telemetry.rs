@@ -17,8 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The variable with the filter, in `tracing`'s directive form; `info` if it is unset.
 pub const FILTER_VARIABLE: &str = "LONGHAND_LOG";
 
-/// The libraries that speak with clients. What they say about one is up to the client, which may be anybody: it is counted
-/// and not written, unless a filter is given.
+/// Libraries that talk to clients. Anybody can make them log lines, so their lines are counted instead of written,
+/// unless the filter is set.
 const LIBRARIES: [&str; 7] = ["axum", "h2", "hyper", "hyper_util", "rustls", "tokio_rustls", "tonic"];
 
 /// Lines of these libraries that were not written.
@@ -29,10 +29,10 @@ const SELDOM_SECONDS: u64 = 60;
 
 /// Starts logging for this process. Later calls have no effect.
 pub fn start() {
-    let given = EnvFilter::try_from_env(FILTER_VARIABLE);
-    let lines = Lines { are_all_written: given.is_ok() };
+    let filter = EnvFilter::try_from_env(FILTER_VARIABLE);
+    let lines = Lines { are_all_written: filter.is_ok() };
     let logging = tracing_subscriber::fmt()
-        .with_env_filter(given.unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new("info")))
         // Colours are escape sequences, and those of the log would look like those of a client.
         .with_ansi(false)
         .with_writer(lines)

@@ -249,7 +249,7 @@ impl Hook {
 /// Where the daemon listens on TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Listen {
+pub enum ListenAddress {
     /// A free port of the loopback address, that of the last time if it is free; `longhand.url` in the data directory has
     /// it.
     #[default]
@@ -260,7 +260,7 @@ pub enum Listen {
     Address(SocketAddr),
 }
 
-impl Listen {
+impl ListenAddress {
     /// The address to bind; none for nowhere.
     pub fn address(self) -> Option<SocketAddr> {
         match self {
@@ -271,7 +271,7 @@ impl Listen {
     }
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -290,7 +290,7 @@ impl FromStr for Listen {
     }
 }
 
-impl TryFrom<String> for Listen {
+impl TryFrom<String> for ListenAddress {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -426,7 +426,7 @@ pub struct Config {
     /// The Unix socket to listen on; absent: `longhand.sock` in the data directory.
     pub socket: Option<PathBuf>,
     /// Where to listen on TCP. Other addresses than loopback need TLS.
-    pub listen: Listen,
+    pub listen: ListenAddress,
     /// TLS on TCP; absent: none.
     pub tls: Option<Tls>,
     /// Further names that requests on TCP may have for the daemon, without a port. Loopback's names are known; with TLS
@@ -528,7 +528,7 @@ impl Default for Config {
         Self {
             data_dir: default_data_dir(),
             socket: None,
-            listen: Listen::default(),
+            listen: ListenAddress::default(),
             tls: None,
             hosts: Vec::new(),
             origins: Vec::new(),
@@ -567,7 +567,7 @@ impl Config {
 
     /// Refuses inconsistent values, before anything is opened.
     pub fn validate(&self) -> Result<(), Error> {
-        if let Listen::Address(listen) = self.listen
+        if let ListenAddress::Address(listen) = self.listen
             && !listen.ip().is_loopback()
             && self.tls.is_none()
         {
@@ -679,7 +679,6 @@ impl Config {
     }
 }
 
-/// The rules of a file.
 fn read_secret_rules(path: &Path) -> Result<Vec<Rule>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();

@@ -11,8 +11,8 @@ use longhand_model::part::PartBody;
 use longhand_model::session::SessionKey;
 use longhand_model::time::Timestamp;
 use longhand_search::{
-    EntryKind, Erased, Forgotten, IndexReader as _, IndexWriter as _, Part, Postings, PostingsReader, Progress, Wanted,
-    phrases,
+    EntryKind, ErasedRows, ForgottenRows, IndexReader as _, IndexSearch, IndexWriter as _, Part, Postings,
+    PostingsReader, Progress, phrases,
 };
 use longhand_words::Query;
 use mimalloc::MiMalloc;
@@ -31,7 +31,6 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const MESSAGES: usize = 50_000;
 /// Bytes of a made-up message, about.
 const BYTES: usize = 750;
-/// Messages of a session.
 const SESSION_MESSAGES: usize = 500;
 /// Words of made-up messages.
 const WORDS: usize = 50_000;
@@ -127,7 +126,7 @@ fn used(folder: &Path, texts: &[String]) {
         [&Prose::word(10)[..], &Prose::word(20_000), &format!("{} {}", Prose::word(3), Prose::word(700)), "the"]
     {
         let Ok(query) = Query::parse(words) else { continue };
-        let wanted = Wanted { terms: query.terms, phrases: phrases(&query), limit: 101, ..Wanted::default() };
+        let wanted = IndexSearch { terms: query.terms, phrases: phrases(&query), limit: 101, ..IndexSearch::default() };
         let before = spent();
         let mut found = 0;
         for _ in 0..REPEATS {
@@ -142,8 +141,8 @@ fn used(folder: &Path, texts: &[String]) {
     for erasure in 0..REPEATS {
         let number = texts.len() / 11 * usize::try_from(erasure).expect("a number");
         let Part { owner, message, tenant, .. } = part(number, "");
-        let what = Forgotten::Messages(RevisionRange { first: message, last: message });
-        assert!(index.forget(&[Erased { tenant, owner, what }]).expect("forgotten"));
+        let what = ForgottenRows::Messages(RevisionRange { first: message, last: message });
+        assert!(index.forget(&[ErasedRows { tenant, owner, what }]).expect("forgotten"));
         index.wipe().expect("wiped");
     }
     println!("  an erasure of a message: {} µs", (spent() - before) / REPEATS);

@@ -19,12 +19,12 @@ mod progress;
 mod texts;
 mod wanted;
 
-pub use forgotten::{Erased, Forgotten};
+pub use forgotten::{ErasedRows, ForgottenRows};
 pub use part::{EntryKind, Part};
 pub use postings::{Postings, PostingsReader};
 pub use progress::Progress;
 pub use texts::text_of;
-pub use wanted::{Census, Entry, Found, OwnRange, Phrase, Ranked, Wanted, phrases};
+pub use wanted::{Census, Entry, FoundEntries, IndexSearch, OwnRange, Phrase, RankedEntry, phrases};
 
 /// The one that fills an index.
 pub trait IndexWriter {
@@ -49,7 +49,7 @@ pub trait IndexWriter {
     /// # Errors
     ///
     /// As for `add`. A part of it may be removed.
-    fn forget(&mut self, erased: &[Erased]) -> error::Result<bool>;
+    fn forget(&mut self, erased: &[ErasedRows]) -> error::Result<bool>;
 
     /// Overwrites what is left in the index's files of what was forgotten.
     ///
@@ -68,12 +68,12 @@ pub trait IndexReader {
     /// # Errors
     ///
     /// As for `IndexWriter::progress`.
-    fn find(&mut self, wanted: &Wanted, pages: i64) -> error::Result<Found>;
+    fn find(&mut self, wanted: &IndexSearch, pages: i64) -> error::Result<FoundEntries>;
 
     /// Counts how common the clues of a search are, for a caller that does not see all sessions.
     ///
     /// # Errors
     ///
     /// As for `find`.
-    fn census(&mut self, wanted: &Wanted, pages: i64) -> error::Result<Census>;
+    fn census(&mut self, wanted: &IndexSearch, pages: i64) -> error::Result<Census>;
 }

@@ -28,7 +28,7 @@ pub enum EntryKind {
 
 impl EntryKind {
     /// The kind of a part; none if its content is not searched.
-    pub fn of(body: &PartBody) -> Option<Self> {
+    pub fn from_body(body: &PartBody) -> Option<Self> {
         match body {
             PartBody::Text(_) => Some(Self::Text),
             PartBody::Reasoning(_) => Some(Self::Reasoning),

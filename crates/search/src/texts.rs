@@ -16,6 +16,6 @@ pub fn text_of(body: &PartBody) -> Option<(&str, Form)> {
         PartBody::Record(record) => (record.data.as_str(), None),
         PartBody::Step(_) | PartBody::Opaque(_) => return None,
     };
-    let form = form.unwrap_or_else(|| Form::of(text));
+    let form = form.unwrap_or_else(|| Form::from_text(text));
     Some((&text[..text.floor_char_boundary(limits::SEARCH_TEXT_BYTES_MAX)], form))
 }

@@ -58,7 +58,7 @@ pub struct OwnRange {
 
 /// A search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct IndexSearch {
     /// The tenant, whose index is searched: others have their own.
     pub tenant: Arc<str>,
     /// What a hit has at least one of.
@@ -110,7 +110,7 @@ pub struct Entry {
     pub number: u16,
 }
 
-impl Wanted {
+impl IndexSearch {
     /// True if an entry is in the ranges that are searched.
     pub fn admits(&self, entry: &Entry) -> bool {
         let is_in = |range: &OwnRange| range.owner == entry.owner && range.revisions.contains(&entry.message);
@@ -120,7 +120,7 @@ impl Wanted {
 
 /// An entry at its place among the hits.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
+pub struct RankedEntry {
     /// The entry.
     pub entry: Entry,
     /// Its rank.
@@ -141,9 +141,9 @@ pub struct Census {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct FoundEntries {
     /// The entries, best first, of equals the newest first.
-    pub entries: Vec<Ranked>,
+    pub entries: Vec<RankedEntry>,
     /// The entry up to which the index was searched.
     pub upto: i64,
     /// What the index has of the query.

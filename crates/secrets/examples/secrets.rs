@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let has_both = arguments.iter().any(|argument| argument == "--both");
     arguments.retain(|argument| argument != "--both");
-    let mut rules = Rules::known(Action::Warn);
+    let mut rules = Rules::built_in(Action::Warn);
     if let Some(at) = arguments.iter().position(|argument| argument == "--own") {
         let own: Vec<(String, String)> = serde_json::from_str(&std::fs::read_to_string(&arguments[at + 1])?)?;
         let own = own.into_iter().map(|(name, pattern)| Rule { name, pattern, action: Action::Warn });

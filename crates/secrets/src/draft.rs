@@ -1,11 +1,11 @@
 //! Texts that come in pieces: what is settled can be stored and shown, the rest waits.
 
-use super::redact::{Hit, Place, Placeholder, Salt, Syntax};
+use super::redact::{Hit, Placeholder, ReadingState, Salt, Syntax};
 use super::rules::{Action, Rules};
 
 /// A part of a text that a placeholder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedSecret {
     /// The first byte of the placeholder.
     pub at: usize,
     /// Bytes of the placeholder.
@@ -29,16 +29,16 @@ fn short_digest(salt: &Salt, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftText {
     /// How the text goes on with what waits.
-    pub place: Place,
+    pub place: ReadingState,
     /// What waits, as it was received.
     pub waiting: String,
     /// What placeholders stand for, in order.
-    pub replaced: Vec<Replaced>,
+    pub replaced: Vec<ReplacedSecret>,
 }
 
 /// What a piece made of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settled {
+pub struct SettledText {
     /// The text to add to the one that is shown.
     pub text: String,
     /// What was found in it.
@@ -48,7 +48,7 @@ pub struct Settled {
 impl DraftText {
     /// A text before its first piece.
     pub fn new(syntax: Syntax) -> Self {
-        Self { place: Place::begin(syntax), waiting: String::new(), replaced: Vec::new() }
+        Self { place: ReadingState::begin(syntax), waiting: String::new(), replaced: Vec::new() }
     }
 
     /// A text that was received before there were rules: what comes is read as its continuation.
@@ -59,7 +59,7 @@ impl DraftText {
     }
 
     /// A text whose end is there.
-    pub fn closed(replaced: &[Replaced]) -> Self {
+    pub fn closed(replaced: &[ReplacedSecret]) -> Self {
         Self { replaced: replaced.to_vec(), ..Self::new(Syntax::Text) }
     }
 
@@ -81,13 +81,13 @@ impl DraftText {
         shown: usize,
         piece: &str,
         is_end: bool,
-    ) -> Result<Settled, usize> {
+    ) -> Result<SettledText, usize> {
         let mut place = self.place.clone();
         let waiting = [self.waiting.as_str(), piece].concat();
         let Some(rules) = rules else {
             place.pass(&waiting);
             (self.place, self.waiting) = (place, String::new());
-            return Ok(Settled { text: waiting, hits: Vec::new() });
+            return Ok(SettledText { text: waiting, hits: Vec::new() });
         };
         let (mut settled, found) = rules.scan(&mut place, &waiting, is_end);
         if is_end {
@@ -99,14 +99,14 @@ impl DraftText {
             return Err(refused.rule);
         }
         let (text, ranges) = rules.replace(salt, &waiting[..settled], &found);
-        self.replaced.extend(ranges.into_iter().map(|Placeholder { shown: placeholder, received }| Replaced {
+        self.replaced.extend(ranges.into_iter().map(|Placeholder { shown: placeholder, received }| ReplacedSecret {
             at: shown + placeholder.start,
             length: placeholder.len(),
             received: received.len(),
             digest: short_digest(salt, waiting[received].as_bytes()),
         }));
         (self.place, self.waiting) = (place, waiting[settled..].to_owned());
-        Ok(Settled { text, hits: found.iter().map(|found| rules.hit(found.rule)).collect() })
+        Ok(SettledText { text, hits: found.iter().map(|found| rules.hit(found.rule)).collect() })
     }
 
     /// Bytes that were received, for a number of bytes that are shown.

@@ -20,10 +20,9 @@ const GAP: &str = concat!(
     r"|[\w./~-]+[:-][0-9]{1,7}[:-])",
 );
 
-/// A built-in rule.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Known {
+pub(super) struct BuiltInRule {
     /// The name: part of what is stored, so it never changes its meaning.
     pub(super) name: String,
     /// What the secret is called, if only that makes it one.
@@ -55,12 +54,12 @@ struct File {
     allow: Vec<String>,
     allow_words: Vec<String>,
     stopwords: String,
-    rule: Vec<Known>,
+    rule: Vec<BuiltInRule>,
 }
 
 /// The built-in rules with what they share.
 pub(super) struct AllKnown {
-    pub(super) rules: Vec<Known>,
+    pub(super) rules: Vec<BuiltInRule>,
     allow: Option<Regex>,
     allow_words: Arc<CheckWords>,
     stopwords: Arc<CheckWords>,
@@ -80,13 +79,12 @@ pub(super) static KNOWN: LazyLock<AllKnown> = LazyLock::new(|| {
 });
 
 impl AllKnown {
-    /// The rule of this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Known> {
+    pub(super) fn get(&self, name: &str) -> Option<&BuiltInRule> {
         self.rules.iter().find(|known| known.name == name)
     }
 
     /// What a match of a rule has to be.
-    pub(super) fn check(&self, known: &Known) -> Check {
+    pub(super) fn check(&self, known: &BuiltInRule) -> Check {
         let allow = self.allow.iter().cloned().chain(check::patterns(&known.allow)).collect();
         let without = Arc::clone(if known.stopwords { &self.stopwords } else { &self.allow_words });
         let allow_match = check::patterns(&known.allow_match);
@@ -94,7 +92,7 @@ impl AllKnown {
     }
 }
 
-impl Known {
+impl BuiltInRule {
     /// The whole pattern. Classes are those of ASCII, where it does not say otherwise.
     pub(super) fn pattern(&self) -> String {
         let end = self.end.as_deref().unwrap_or(r"\b{end-half}");

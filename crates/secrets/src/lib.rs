@@ -29,6 +29,6 @@ mod rules;
 mod tests;
 mod words;
 
-pub use draft::{DIGEST_BYTES, DraftText, Replaced, Settled};
-pub use redact::{Hit, PLACEHOLDER, Place, Reading, Redacted, Salt, Syntax};
-pub use rules::{Action, Begun, Error, Rule, Rules};
+pub use draft::{DIGEST_BYTES, DraftText, ReplacedSecret, SettledText};
+pub use redact::{Hit, PLACEHOLDER, ReadingMode, ReadingState, RedactedText, Salt, Syntax};
+pub use rules::{Action, BegunMatch, Error, Rule, Rules};

@@ -2,7 +2,7 @@
 
 use super::check::Check;
 use super::hold::Hold;
-use super::known::{KNOWN, Known};
+use super::known::{BuiltInRule, KNOWN};
 use super::limits;
 use super::words::Words;
 use regex_automata::meta::{Builder, Regex};
@@ -65,7 +65,7 @@ impl Pattern {
     /// # Errors
     ///
     /// The same; a test tries all of them.
-    pub(super) fn known(known: &Known) -> Result<Self, String> {
+    pub(super) fn built_in(known: &BuiltInRule) -> Result<Self, String> {
         let ascii = syntax::Config::new().unicode(false);
         let hir = syntax::parse_with(&known.pattern(), &ascii).map_err(|error| error.to_string())?;
         Self::new(&hir, known.word, Some(KNOWN.check(known)))
@@ -83,7 +83,7 @@ impl Pattern {
             secret: check.as_ref().and_then(|_| groups.to_index(regex_automata::PatternID::ZERO, "secret")),
             is_word,
             check,
-            words: Words::of(hir),
+            words: Words::from_pattern(hir),
             longest: hir.properties().maximum_len().unwrap_or(limits::SECRET_KEY_BYTES_MAX),
             hir: hir.clone(),
             hold: OnceLock::new(),

@@ -3,7 +3,7 @@
 use super::json::{self, Behind, JsonString, Outside};
 use super::limits;
 use super::pattern::Finding;
-use super::rules::{Action, Begun, Rules};
+use super::rules::{Action, BegunMatch, Rules};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
@@ -70,7 +70,7 @@ pub struct Hit {
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Redacted {
+pub struct RedactedText {
     /// The text to store; none if it is stored as it came.
     pub text: Option<String>,
     /// What was found, in order.
@@ -79,18 +79,18 @@ pub struct Redacted {
 
 /// Where a text stands that is read piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ReadingState {
     /// How the text goes on.
-    pub reading: Reading,
+    pub reading: ReadingMode,
     /// The character before, of the same string of JSON.
     pub before: Option<char>,
     /// The matches that go on, of rules that differ.
-    pub begun: Vec<Begun>,
+    pub begun: Vec<BegunMatch>,
 }
 
 /// How a text goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadingMode {
     /// By its first character that is no white space.
     Undecided,
     /// As it is.
@@ -101,23 +101,23 @@ pub enum Reading {
     JsonString,
 }
 
-impl Place {
+impl ReadingState {
     /// The begin of a text.
     pub(super) fn begin(syntax: Syntax) -> Self {
-        Self::of(if syntax == Syntax::Json { Reading::Undecided } else { Reading::Text })
+        Self::new(if syntax == Syntax::Json { ReadingMode::Undecided } else { ReadingMode::Text })
     }
 
-    fn of(reading: Reading) -> Self {
+    fn new(reading: ReadingMode) -> Self {
         Self { reading, before: None, begun: Vec::new() }
     }
 
     fn decide(&mut self, text: &str) {
-        if self.reading == Reading::Undecided {
+        if self.reading == ReadingMode::Undecided {
             let most = limits::SECRET_BYTES_MAX;
             self.reading = match text.bytes().take(most).find(|byte| !byte.is_ascii_whitespace()) {
-                None if text.len() < most => Reading::Undecided,
-                Some(b'{' | b'[' | b'"') => Reading::Json,
-                None | Some(_) => Reading::Text,
+                None if text.len() < most => ReadingMode::Undecided,
+                Some(b'{' | b'[' | b'"') => ReadingMode::Json,
+                None | Some(_) => ReadingMode::Text,
             };
         }
     }
@@ -127,12 +127,12 @@ impl Place {
         self.decide(text);
         self.begun.clear();
         let mut rest = text;
-        while matches!(self.reading, Reading::Json | Reading::JsonString) {
-            if self.reading == Reading::Json {
+        while matches!(self.reading, ReadingMode::Json | ReadingMode::JsonString) {
+            if self.reading == ReadingMode::Json {
                 match json::outside(rest, false) {
-                    Outside::String(at) => (*self, rest) = (Self::of(Reading::JsonString), &rest[at..]),
+                    Outside::String(at) => (*self, rest) = (Self::new(ReadingMode::JsonString), &rest[at..]),
                     Outside::Text(at) => {
-                        (*self, rest) = (Self::of(Reading::Text), &rest[at..]);
+                        (*self, rest) = (Self::new(ReadingMode::Text), &rest[at..]);
                         break;
                     }
                     Outside::End(_) => return,
@@ -143,14 +143,14 @@ impl Place {
                 self.before = string.text.chars().next_back().or(self.before);
                 return;
             }
-            (*self, rest) = (Self::of(Reading::Json), &rest[string.length + 1..]);
+            (*self, rest) = (Self::new(ReadingMode::Json), &rest[string.length + 1..]);
         }
         self.before = rest.chars().next_back().or(self.before);
     }
 }
 
 /// What was found in a text as it was sent.
-pub(super) struct Found {
+pub(super) struct SecretMatch {
     /// The bytes of the text.
     pub(super) range: Range<usize>,
     pub(super) rule: usize,
@@ -158,7 +158,7 @@ pub(super) struct Found {
     pub(super) secret: String,
 }
 
-impl Found {
+impl SecretMatch {
     fn at(range: Range<usize>, rule: usize, secret: String) -> Self {
         Self { range, rule, secret }
     }
@@ -172,22 +172,22 @@ pub(super) struct Placeholder {
 
 impl Rules {
     /// Reads a whole text.
-    pub fn redact(&self, salt: &Salt, syntax: Syntax, text: &str) -> Redacted {
+    pub fn redact(&self, salt: &Salt, syntax: Syntax, text: &str) -> RedactedText {
         if syntax == Syntax::Uri
             && let Some((head, content)) = content_of_data_uri(text)
         {
-            let Redacted { text, hits } = self.redact(salt, Syntax::Text, &content);
-            return Redacted { text: text.map(|text| [head, &STANDARD.encode(text)].concat()), hits };
+            let RedactedText { text, hits } = self.redact(salt, Syntax::Text, &content);
+            return RedactedText { text: text.map(|text| [head, &STANDARD.encode(text)].concat()), hits };
         }
-        let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
+        let (_, found) = self.scan(&mut ReadingState::begin(syntax), text, true);
         let hits = found.iter().map(|found| self.hit(found.rule)).collect();
         let is_changed = found.iter().any(|found| self.action(found.rule) != Action::Warn);
-        Redacted { text: is_changed.then(|| self.replace(salt, text, &found).0), hits }
+        RedactedText { text: is_changed.then(|| self.replace(salt, text, &found).0), hits }
     }
 
     /// What the rules find in a text, with its bytes.
     pub fn positions(&self, syntax: Syntax, text: &str) -> Vec<(Range<usize>, Hit)> {
-        let (_, found) = self.scan(&mut Place::begin(syntax), text, true);
+        let (_, found) = self.scan(&mut ReadingState::begin(syntax), text, true);
         found.into_iter().map(|found| (found.range, self.hit(found.rule))).collect()
     }
 
@@ -196,9 +196,10 @@ impl Rules {
     }
 
     /// A text with placeholders, and where they are.
-    pub(super) fn replace(&self, salt: &Salt, text: &str, found: &[Found]) -> (String, Vec<Placeholder>) {
+    pub(super) fn replace(&self, salt: &Salt, text: &str, found: &[SecretMatch]) -> (String, Vec<Placeholder>) {
         let (mut replaced, mut ranges, mut copied) = (String::with_capacity(text.len()), Vec::new(), 0);
-        for Found { range, rule, secret } in found.iter().filter(|found| self.action(found.rule) != Action::Warn) {
+        for SecretMatch { range, rule, secret } in found.iter().filter(|found| self.action(found.rule) != Action::Warn)
+        {
             replaced.push_str(&text[copied..range.start]);
             let begin = replaced.len();
             replaced.push_str(&salt.placeholder(self.name(*rule), secret));
@@ -211,17 +212,17 @@ impl Rules {
 
     /// Reads a text from a place in it on, up to where nothing that comes behind it can change what is found, or to its
     /// end if nothing comes. Returns how far that is, with what was found before it; the place is then there.
-    pub(super) fn scan(&self, place: &mut Place, text: &str, is_end: bool) -> (usize, Vec<Found>) {
+    pub(super) fn scan(&self, place: &mut ReadingState, text: &str, is_end: bool) -> (usize, Vec<SecretMatch>) {
         place.decide(text);
-        if place.reading == Reading::Undecided {
+        if place.reading == ReadingMode::Undecided {
             if !is_end {
                 return (0, Vec::new());
             }
-            place.reading = Reading::Text;
+            place.reading = ReadingMode::Text;
         }
-        if place.reading == Reading::Text {
+        if place.reading == ReadingMode::Text {
             let mut found = Vec::new();
-            let on_found = |range, rule, secret| found.push(Found { range, rule, secret });
+            let on_found = |range, rule, secret| found.push(SecretMatch { range, rule, secret });
             let settled = self.scan_text(place, text, is_end, &[], on_found);
             return (settled, found);
         }
@@ -231,7 +232,7 @@ impl Rules {
     /// Reads text behind the character before it, with what its name makes of it. Returns how far it is settled.
     fn scan_text(
         &self,
-        place: &mut Place,
+        place: &mut ReadingState,
         text: &str,
         is_whole: bool,
         named: &[Finding],
@@ -256,23 +257,23 @@ impl Rules {
         settled - from
     }
 
-    fn scan_json(&self, place: &mut Place, text: &str, is_end: bool) -> (usize, Vec<Found>) {
+    fn scan_json(&self, place: &mut ReadingState, text: &str, is_end: bool) -> (usize, Vec<SecretMatch>) {
         let (mut found, mut at) = (Vec::new(), 0);
         // A name before its value.
         let mut name: Option<Name> = None;
         loop {
-            if place.reading == Reading::Json {
+            if place.reading == ReadingMode::Json {
                 match json::outside(&text[at..], is_end) {
                     Outside::String(begin) => {
                         at += begin;
-                        *place = Place::of(Reading::JsonString);
+                        *place = ReadingState::new(ReadingMode::JsonString);
                     }
                     Outside::End(end) => return (at + end, found),
                     Outside::Text(begin) => {
                         at += begin;
-                        *place = Place::of(Reading::Text);
+                        *place = ReadingState::new(ReadingMode::Text);
                         let on_found = |range: Range<usize>, rule, secret| {
-                            found.push(Found::at(at + range.start..at + range.end, rule, secret))
+                            found.push(SecretMatch::at(at + range.start..at + range.end, rule, secret))
                         };
                         let settled = self.scan_text(place, &text[at..], is_end, &[], on_found);
                         return (at + settled, found);
@@ -294,7 +295,11 @@ impl Rules {
             let named = of_value.as_ref().map_or(&[] as &[Finding], |name| &name.findings);
             let settled =
                 self.scan_text(place, &string.text, string.is_closed || is_end, named, |range, rule, secret| {
-                    found.push(Found::at(at + string.sent(range.start)..at + string.sent(range.end), rule, secret));
+                    found.push(SecretMatch::at(
+                        at + string.sent(range.start)..at + string.sent(range.end),
+                        rule,
+                        secret,
+                    ));
                 });
             if !string.is_closed {
                 if let Some(name) =
@@ -308,7 +313,7 @@ impl Rules {
                 return (if is_end { text.len() } else { at + string.sent(settled) }, found);
             }
             at += string.length + 1;
-            *place = Place::of(Reading::Json);
+            *place = ReadingState::new(ReadingMode::Json);
         }
     }
 
@@ -385,7 +390,7 @@ struct Name {
     /// Its first byte.
     at: usize,
     /// The place there.
-    place: Place,
+    place: ReadingState,
     /// The number of secrets before.
     found: usize,
     findings: Vec<Finding>,

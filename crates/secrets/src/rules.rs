@@ -79,7 +79,7 @@ pub enum Error {
 
 /// A match whose begin is settled: the text goes on with its rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
+pub struct BegunMatch {
     /// The name of the rule.
     pub rule: String,
     /// Bytes of the rest.
@@ -145,7 +145,7 @@ impl Rules {
                 (Some(Some(_)), Some(_)) => continue,
                 (None, Some(_)) => return Err(defect("has the name of another rule".to_owned())),
                 (Some(None), _) => return Err(defect("has no pattern, and no built-in rule has its name".to_owned())),
-                (Some(Some(known)), None) => Pattern::known(known).map_err(defect)?,
+                (Some(Some(known)), None) => Pattern::built_in(known).map_err(defect)?,
                 (None, None) => {
                     let hir = parse(&rule.pattern).map_err(defect)?;
                     let pattern = Pattern::own(&hir).map_err(defect)?;
@@ -163,7 +163,7 @@ impl Rules {
     }
 
     /// The built-in rules, with one action for all of them.
-    pub fn known(action: Action) -> Vec<Rule> {
+    pub fn built_in(action: Action) -> Vec<Rule> {
         let names = KNOWN.rules.iter().map(|known| known.name.clone());
         names.map(|name| Rule { name, pattern: String::new(), action }).collect()
     }
@@ -196,8 +196,8 @@ impl Rules {
     }
 
     /// The rests of matches that began before a byte.
-    pub(super) fn rests(&self, text: &str, from: usize, begun: &[Begun]) -> Vec<Finding> {
-        let rest = |begun: &Begun| {
+    pub(super) fn rests(&self, text: &str, from: usize, begun: &[BegunMatch]) -> Vec<Finding> {
+        let rest = |begun: &BegunMatch| {
             let rule = self.names.iter().position(|(name, _)| *name == begun.rule)?;
             let range = from..from.checked_add(begun.length)?;
             text.is_char_boundary(range.end).then_some(Finding { begin: from, range, rule })
@@ -317,13 +317,18 @@ impl Rules {
 
     /// The byte up to which nothing that comes behind a text can change what is found in it, the findings before that,
     /// and the matches that go on behind it. The text from `from` on is looked at.
-    pub(super) fn settle(&self, text: &str, from: usize, begun: Vec<Finding>) -> (usize, Vec<Finding>, Vec<Begun>) {
-        let rest = |settled: usize, found: &Finding| Begun {
+    pub(super) fn settle(
+        &self,
+        text: &str,
+        from: usize,
+        begun: Vec<Finding>,
+    ) -> (usize, Vec<Finding>, Vec<BegunMatch>) {
+        let rest = |settled: usize, found: &Finding| BegunMatch {
             rule: self.name(found.rule).to_owned(),
             length: found.range.end - settled,
         };
         let mut settled = self.open(text, from);
-        let of_begun: Vec<Begun> = begun.iter().map(|found| rest(from, found)).collect();
+        let of_begun: Vec<BegunMatch> = begun.iter().map(|found| rest(from, found)).collect();
         if settled == from {
             return (from, Vec::new(), of_begun);
         }

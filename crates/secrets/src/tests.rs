@@ -18,7 +18,7 @@ fn rules(rules: &[(&str, &str, Action)]) -> Rules {
 }
 
 fn known(action: Action) -> Rules {
-    Rules::new(&Rules::known(action)).expect("they are valid").expect("there are some")
+    Rules::new(&Rules::built_in(action)).expect("they are valid").expect("there are some")
 }
 
 /// Placeholders without their hashes.
@@ -41,7 +41,7 @@ fn every_built_in_rule_can_be_used_and_begins_with_words_of_its_own() {
     let file: toml::Value = toml::from_str(include_str!("known.toml")).expect("it is TOML");
     assert_eq!(file["rule"].as_array().map(Vec::len), Some(KNOWN.rules.len()));
     for known in &KNOWN.rules {
-        let pattern = Pattern::known(known).unwrap_or_else(|error| panic!("{}: {error}", known.name));
+        let pattern = Pattern::built_in(known).unwrap_or_else(|error| panic!("{}: {error}", known.name));
         let words = pattern.words.as_ref().unwrap_or_else(|| panic!("{} begins with any words", known.name));
         // What is before them waits in every draft.
         assert!(words.before < 33, "{} begins with more than its words: {:?}", known.name, words.list);
@@ -161,7 +161,7 @@ fn the_text_of_a_data_uri_is_read_and_encoded_again() {
         }
     }
     for uri in ["data:image/png;base64,//4=", "data:,key-12", "data:;base64,?", "file:///key"] {
-        assert_eq!(redacted(uri), Redacted::default(), "{uri}");
+        assert_eq!(redacted(uri), RedactedText::default(), "{uri}");
     }
     assert!(redacted("https://example.com/key-1234").text.is_some());
     assert!(redacted("data:text/plain,key-1234").text.is_some());
@@ -171,7 +171,7 @@ fn the_text_of_a_data_uri_is_read_and_encoded_again() {
 fn a_built_in_rule_has_an_action_of_its_own() {
     let rule = |name: &str, action| Rule { name: name.to_owned(), pattern: String::new(), action };
     let own = Rule { pattern: "mine-[0-9]{6}".to_owned(), ..rule("npm-access-token", Action::Redact) };
-    let all = [vec![rule("jwt", Action::Refuse), own], Rules::known(Action::Warn)].concat();
+    let all = [vec![rule("jwt", Action::Refuse), own], Rules::built_in(Action::Warn)].concat();
     let rules = Rules::new(&all).expect("they are valid").expect("there are some");
     let action = |name: &str| (0..rules.count()).find(|at| rules.name(*at) == name).map(|at| rules.action(at));
     assert_eq!((action("jwt"), action("github-pat")), (Some(Action::Refuse), Some(Action::Warn)));
@@ -275,7 +275,7 @@ fn no_text_waits_for_ever() {
     assert_eq!(draft.waiting, space);
     assert_eq!(draft.clone().add(Some(&rules), &SALT, 0, "[", false).expect("JSON").text, format!("{space}["));
     assert_eq!(draft.add(Some(&rules), &SALT, 0, " [", false).expect("text").text, format!("{space} ["));
-    assert_eq!((draft.place.reading, draft.waiting.as_str()), (Reading::Text, ""));
+    assert_eq!((draft.place.reading, draft.waiting.as_str()), (ReadingMode::Text, ""));
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn rules_that_come_or_go_in_the_middle_of_a_text_are_no_error() {
         Ok("key-1234 key-1234".to_owned())
     );
     let mut json = DraftText::resumed(Syntax::Json, r#"{"a": "x\""#);
-    assert_eq!((json.place.reading, json.place.before), (Reading::JsonString, Some('"')));
+    assert_eq!((json.place.reading, json.place.before), (ReadingMode::JsonString, Some('"')));
     assert_eq!(
         json.add(Some(&rules), &SALT, 10, "key-1234\"", false).map(|settled| plain(&settled.text)),
         Ok("<key>\"".to_owned())

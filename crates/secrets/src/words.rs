@@ -22,7 +22,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The words of a pattern; none if its matches begin with too many.
-    pub(super) fn of(pattern: &Hir) -> Option<Self> {
+    pub(super) fn from_pattern(pattern: &Hir) -> Option<Self> {
         let mut parts = Vec::new();
         flatten(pattern, &mut parts);
         let (mut before, mut bytes_before) = (0, vec![false; 256]);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::model::usage::ModelWindow;
-    use crate::store::{Checked, CreateSession, Durability, Options, PolicyText, Requester};
+    use crate::store::{CheckedInput, CreateSession, Durability, Options, PolicyText, Requester};
 
     async fn commit(store: &Store) {
         let new = CreateSession {
@@ -122,7 +122,7 @@ mod tests {
             parent: None,
             keeps_erased: false,
         };
-        store.sessions().create(Checked::own(new), Requester::default()).await.expect("created");
+        store.sessions().create(CheckedInput::trusted(new), Requester::default()).await.expect("created");
     }
 
     /// The number of events that a subscription gets within a time.

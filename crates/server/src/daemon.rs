@@ -18,7 +18,7 @@ use crate::postgres::Registry;
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
 use crate::transport::{self, Tls, TlsFiles, Transport};
-use hosted::{Hosted, Setup};
+use hosted::{HostedStore, Setup};
 use shards::Shards;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub use owner::{secret_path, url_path};
 
 /// The addresses on which the daemon listens.
 #[derive(Debug, Clone)]
-pub struct Listening {
+pub struct ListenAddresses {
     /// The Unix socket.
     pub socket: PathBuf,
     /// The URL on TCP, unless it is off.
@@ -46,7 +46,7 @@ pub struct Listening {
 pub async fn run(
     config: Config,
     shutdown: impl Future<Output = ()>,
-    ready: impl FnOnce(&Listening),
+    ready: impl FnOnce(&ListenAddresses),
 ) -> Result<(), Error> {
     config.validate()?;
     let levels = summarizer::levels(&config, &Clock::default())?;
@@ -71,7 +71,7 @@ pub async fn run_with(
     config: Config,
     summarizers: Levels,
     shutdown: impl Future<Output = ()>,
-    ready: impl FnOnce(&Listening),
+    ready: impl FnOnce(&ListenAddresses),
 ) -> Result<(), Error> {
     config.validate()?;
     let config = Arc::new(config);
@@ -97,13 +97,14 @@ pub async fn run_with(
     };
     let address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listening = Listening { socket: path.clone(), tcp: address.map(|address| format!("{scheme}://{address}")) };
-    let backing = Backing::open(setup, &listening).await?;
+    let listening =
+        ListenAddresses { socket: path.clone(), tcp: address.map(|address| format!("{scheme}://{address}")) };
+    let backing = OpenStores::open(setup, &listening).await?;
     entrance.trust_owner(&owner::secret(&config.data_dir)?);
     let (listener, socket) = transport::bind_unix(&path, &config.data_dir).await?;
     let access_log = access_log(&config, &entrance, &clock)?;
     let refusals = tokio::spawn(entrance.clone().record_refusals_until(stopping.clone()));
-    let (routes, health) = grpc::guarded(backing.answers(), entrance.clone()).await;
+    let (routes, health) = grpc::guard_services(backing.answers(), entrance.clone()).await;
     let (admit, service) = doors::service(routes, backing.console(), entrance.clone(), &config);
     let transport = Transport::new(transport::Options {
         service,
@@ -144,39 +145,39 @@ pub async fn run_with(
 }
 
 /// The stores of a daemon, before they run.
-enum Backing {
+enum OpenStores {
     /// The one in its data directory.
-    Files(Box<Hosted>),
+    Files(Box<HostedStore>),
     /// The shards of a database, with the lock of the data directory.
     Shards(Box<Shards>, std::fs::File),
 }
 
 /// The stores of a daemon, while they run.
-enum Running {
-    Files(Box<Hosted>),
+enum RunningStores {
+    Files(Box<HostedStore>),
     Shards(JoinHandle<()>, std::fs::File),
 }
 
-impl Backing {
-    async fn open(setup: Setup, listening: &Listening) -> Result<Self, Error> {
+impl OpenStores {
+    async fn open(setup: Setup, listening: &ListenAddresses) -> Result<Self, Error> {
         let config = Arc::clone(&setup.config);
         let Some(database) = &config.database else {
             let options =
                 store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
             let opened = Store::open(options, setup.clock.clone()).await?;
-            let hosted = Hosted::start(opened, &setup).await?;
+            let hosted = HostedStore::start(opened, &setup).await?;
             let stored = hosted.app.store().access_tokens().all().await?;
             setup.entrance.keep_access_tokens(stored);
             return Ok(Self::Files(Box::new(hosted)));
         };
         let registry = Registry::open(database, config.cluster.shards, setup.clock.clone()).await?;
-        let held = store::claim_directory(&config.data_dir).await?;
+        let directory_claim = store::claim_directory(&config.data_dir).await?;
         let own = || {
             let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
             listening.tcp.clone().unwrap_or_else(|| format!("unix:{}", socket.display()))
         };
         let address = config.cluster.advertise.clone().unwrap_or_else(own);
-        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup).await?), held))
+        Ok(Self::Shards(Box::new(Shards::new(registry, address, setup).await?), directory_claim))
     }
 
     /// What answers calls.
@@ -188,26 +189,26 @@ impl Backing {
     }
 
     /// What opens and ends the sessions of the console.
-    fn console(&self) -> doors::Console {
+    fn console(&self) -> doors::ConsoleStore {
         match self {
-            Self::Files(hosted) => doors::Console::Here(hosted.app.clone()),
-            Self::Shards(shards, _) => doors::Console::AtHome(shards.cluster.clone()),
+            Self::Files(hosted) => doors::ConsoleStore::Here(hosted.app.clone()),
+            Self::Shards(shards, _) => doors::ConsoleStore::AtHome(shards.cluster.clone()),
         }
     }
 
     /// Runs them until `stopping`, and then until calls are `answered`.
-    fn run(self, health: HealthReporter, stopping: CancellationToken, answered: CancellationToken) -> Running {
+    fn run(self, health: HealthReporter, stopping: CancellationToken, answered: CancellationToken) -> RunningStores {
         match self {
             Self::Files(hosted) => {
                 tokio::spawn(grpc::report_health(health, hosted.app.clone(), stopping));
-                Running::Files(hosted)
+                RunningStores::Files(hosted)
             }
-            Self::Shards(shards, held) => Running::Shards(tokio::spawn(shards.run(health, answered)), held),
+            Self::Shards(shards, held) => RunningStores::Shards(tokio::spawn(shards.run(health, answered)), held),
         }
     }
 }
 
-impl Running {
+impl RunningStores {
     async fn stop(self) {
         match self {
             Self::Files(hosted) => hosted.stop().await,

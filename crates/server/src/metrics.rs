@@ -167,7 +167,6 @@ struct Exposition {
     families: Vec<(Family, Samples)>,
 }
 
-/// The samples of a family.
 #[derive(Debug)]
 enum Samples {
     /// By labels, in units of a scale. Samples with equal labels are added up, since no reader accepts duplicates.
@@ -177,7 +176,6 @@ enum Samples {
 }
 
 impl Exposition {
-    /// Adds a family.
     fn family(&mut self, family: Family, scale: Scale, samples: impl IntoIterator<Item = (Labels, i64)>) {
         let mut sums: BTreeMap<Labels, i64> = BTreeMap::new();
         for (labels, value) in samples {
@@ -271,7 +269,7 @@ fn label(name: &str, prefix: &str, unspecified: &str) -> String {
     }
 }
 
-fn ended(counter: &pb::CompactionCount) -> Labels {
+fn ended_labels(counter: &pb::CompactionCount) -> Labels {
     vec![
         ("kind", label(counter.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
         ("level", label(counter.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
@@ -337,8 +335,9 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     exposition.figure(STALLED, traffic.stalled_answer_count);
     exposition.figure(DROPPED, traffic.dropped_connection_count);
     exposition.figure(UNWRITTEN, traffic.unwritten_line_count);
-    let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
-    exposition.family(HELD, Scale::Whole, held.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
+    let reserved =
+        [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
+    exposition.family(HELD, Scale::Whole, reserved.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
     exposition.figure(SESSIONS, info.session_count);
     exposition.figure(DUE, info.due_session_count);
     exposition.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));
@@ -359,10 +358,10 @@ fn exposition(info: &pb::GetServerInfoResponse) -> Exposition {
     exposition.family(
         COMPACTIONS,
         Scale::Whole,
-        info.compactions.iter().map(|counter| (ended(counter), counter.count)),
+        info.compactions.iter().map(|counter| (ended_labels(counter), counter.count)),
     );
     let done = info.compactions.iter().filter(|counter| counter.state() == pb::CompactionState::Done);
-    exposition.family(FREED, Scale::Whole, done.map(|counter| (ended(counter), counter.freed_tokens)));
+    exposition.family(FREED, Scale::Whole, done.map(|counter| (ended_labels(counter), counter.freed_tokens)));
     let kind = |counter: &pb::ContradictionCount| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
     let contradicted = info.contradictions.iter().map(|counter| (vec![("kind", kind(counter))], counter.count));
     exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);

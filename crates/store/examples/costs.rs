@@ -9,8 +9,8 @@ use longhand_model::part::{NewPart, PartBody};
 use longhand_model::usage::ModelWindow;
 use longhand_runtime::clock::Clock;
 use longhand_store::{
-    AppendInput, Checked, CreateSession, Durability, EraseTarget, Options, PolicyText, Requester, SessionKey, Store,
-    WithAppend,
+    AppendChanges, AppendInput, CheckedInput, CreateSession, Durability, EraseTarget, Options, PolicyText, Requester,
+    SessionKey, Store,
 };
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ async fn session(store: &Store) -> SessionKey {
         parent: None,
         keeps_erased: false,
     };
-    store.sessions().create(Checked::own(new), Requester::default()).await.expect("a session").0
+    store.sessions().create(CheckedInput::trusted(new), Requester::default()).await.expect("a session").0
 }
 
 async fn append(store: &Store, key: SessionKey, numbers: std::ops::Range<usize>, bytes: usize) {
@@ -51,8 +51,12 @@ async fn append(store: &Store, key: SessionKey, numbers: std::ops::Range<usize>,
         keeps_erased: false,
     };
     let inputs = numbers.map(input).collect();
-    let appended =
-        store.history().append(key, Requester::default(), None, Checked::own((inputs, WithAppend::default())));
+    let appended = store.history().append(
+        key,
+        Requester::default(),
+        None,
+        CheckedInput::trusted((inputs, AppendChanges::default())),
+    );
     appended.await.expect("appended");
 }
 
@@ -100,7 +104,7 @@ async fn main() {
             let (before, began) = (processor(), Instant::now());
             let (mut last, stopping) = (None, CancellationToken::new());
             for key in &keys[1..] {
-                let reason = Checked::own("retention".to_owned());
+                let reason = CheckedInput::trusted("retention".to_owned());
                 let erasing =
                     store.erasures().erase(*key, Requester::default(), (EraseTarget::Session, reason, None), &stopping);
                 last = Some(erasing.await.expect("erased"));

@@ -1,4 +1,4 @@
-//! What clients send, on its way into the store: every text of it passes a `Screen`, behind its other checks.
+//! What clients send, on its way into the store: every text of it passes a `SecretScreen`, behind its other checks.
 //!
 //! Names and ids are no texts: a placeholder in place of one would break what it joins.
 
@@ -7,7 +7,9 @@ use super::ledger::received::{received_part, received_rest};
 use super::ledger::secrets::Secrets;
 use super::ledger::tx::Requester;
 use crate::model::message::NewMessage;
-use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, Step, ToolCall, ToolResult};
+use crate::model::part::{
+    Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ToolCall, ToolResult,
+};
 use crate::secrets::{Action, Hit, Rules, Syntax};
 use std::fmt::Display;
 use std::ops::Deref;
@@ -44,18 +46,17 @@ pub struct RefusedSecret {
 }
 
 /// The outcome of reading a text by the rules.
-pub type Screened<T = ()> = Result<T, RefusedSecret>;
+pub type ScreenResult<T = ()> = Result<T, RefusedSecret>;
 
-/// What a client sent, within its limits and as the rules for secrets leave it: what is written of a client's is made
-/// from this.
+/// What a client sent, within its limits and screened for secrets. The store writes nothing of a client's without it.
 #[derive(Debug, Clone)]
-pub struct Checked<T> {
+pub struct CheckedInput<T> {
     value: T,
     findings: Findings,
 }
 
 /// The texts of one request on their way through the rules.
-pub struct Screen<'a> {
+pub struct SecretScreen<'a> {
     secrets: &'a Secrets,
     rules: Option<&'a Rules>,
     findings: Findings,
@@ -92,7 +93,7 @@ impl Findings {
     }
 }
 
-impl<T> Checked<T> {
+impl<T> CheckedInput<T> {
     /// What a client sent, validated and then screened. Limits are checked again if a text was changed, because
     /// placeholders can be longer.
     ///
@@ -103,10 +104,10 @@ impl<T> Checked<T> {
         secrets: &Secrets,
         mut value: T,
         validate: impl Fn(&T) -> Result<(), E>,
-        screen: impl FnOnce(&mut T, &mut Screen<'_>) -> Screened,
+        screen: impl FnOnce(&mut T, &mut SecretScreen<'_>) -> ScreenResult,
     ) -> Result<Self, E> {
         validate(&value)?;
-        let mut screening = Screen { secrets, rules: secrets.rules(), findings: Findings::default() };
+        let mut screening = SecretScreen { secrets, rules: secrets.rules(), findings: Findings::default() };
         screen(&mut value, &mut screening)?;
         let findings = screening.findings;
         if findings.has_changed {
@@ -115,17 +116,17 @@ impl<T> Checked<T> {
         Ok(Self { value, findings })
     }
 
-    /// What the daemon itself makes, without a text of a client.
-    pub fn own(value: T) -> Self {
+    /// Input that the daemon makes itself, without a text of a client.
+    pub fn trusted(value: T) -> Self {
         Self { value, findings: Findings::default() }
     }
 
-    /// Another form of the same.
-    pub fn with<U>(&self, value: U) -> Checked<U> {
-        Checked { value, findings: self.findings.clone() }
+    /// The same findings for another form of the input.
+    pub fn with<U>(&self, value: U) -> CheckedInput<U> {
+        CheckedInput { value, findings: self.findings.clone() }
     }
 
-    /// It, with what was found.
+    /// Splits it into the input and what was found.
     pub fn into_parts(self) -> (T, Findings) {
         (self.value, self.findings)
     }
@@ -135,18 +136,19 @@ impl<T> Checked<T> {
         &self.findings
     }
 
-    /// True if a text was changed: then no hash of the request is kept that tells whether a guess is right.
+    /// True if a text was changed. Then only a salted hash of the request is kept: a guess at the secret could be
+    /// tested against a plain one.
     pub fn has_changed(&self) -> bool {
         self.findings.has_changed
     }
 
-    /// It, with the author of its mutation.
-    pub(crate) fn by(self, caller: Requester) -> (T, Requester) {
+    /// Splits it into the input and the author of its mutation.
+    pub(crate) fn with_author(self, caller: Requester) -> (T, Requester) {
         (self.value, Requester { keeps_salted_hash: self.findings.has_changed, ..caller })
     }
 }
 
-impl<T> Deref for Checked<T> {
+impl<T> Deref for CheckedInput<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -154,40 +156,40 @@ impl<T> Deref for Checked<T> {
     }
 }
 
-impl Screen<'_> {
+impl SecretScreen<'_> {
     /// Reads a text.
     ///
     /// # Errors
     ///
     /// `SECRET_REFUSED` if a rule refuses it.
-    pub fn text(&mut self, field: impl Display + Copy, text: &mut String) -> Screened {
+    pub fn text(&mut self, field: impl Display + Copy, text: &mut String) -> ScreenResult {
         self.set(field, Syntax::Text, text)
     }
 
     /// Reads JSON, or what is meant to be JSON.
-    pub fn json(&mut self, field: impl Display + Copy, json: &mut String) -> Screened {
+    pub fn json(&mut self, field: impl Display + Copy, json: &mut String) -> ScreenResult {
         self.set(field, Syntax::Json, json)
     }
 
     /// The same for a field that may be absent.
-    pub fn optional_json(&mut self, field: impl Display + Copy, json: &mut Option<String>) -> Screened {
+    pub fn optional_json(&mut self, field: impl Display + Copy, json: &mut Option<String>) -> ScreenResult {
         json.as_mut().map_or(Ok(()), |json| self.json(field, json))
     }
 
     /// The same for a text that may be absent.
-    pub fn optional_text(&mut self, field: impl Display + Copy, text: &mut Option<String>) -> Screened {
+    pub fn optional_text(&mut self, field: impl Display + Copy, text: &mut Option<String>) -> ScreenResult {
         text.as_mut().map_or(Ok(()), |text| self.text(field, text))
     }
 
-    fn set(&mut self, field: impl Display + Copy, syntax: Syntax, text: &mut String) -> Screened {
-        if let Some(redacted) = self.read(field, syntax, text)? {
+    fn set(&mut self, field: impl Display + Copy, syntax: Syntax, text: &mut String) -> ScreenResult {
+        if let Some(redacted) = self.redact(field, syntax, text)? {
             *text = redacted;
         }
         Ok(())
     }
 
     /// What is to be stored in place of a text; none if it stays as it is.
-    fn read(&mut self, field: impl Display + Copy, syntax: Syntax, text: &str) -> Screened<Option<String>> {
+    fn redact(&mut self, field: impl Display + Copy, syntax: Syntax, text: &str) -> ScreenResult<Option<String>> {
         let Some(rules) = self.rules else { return Ok(None) };
         let redacted = rules.redact(self.secrets.salt(), syntax, text);
         if redacted.hits.is_empty() {
@@ -205,25 +207,25 @@ impl Screen<'_> {
     }
 
     /// The same for JSON that may be absent.
-    fn read_json(&mut self, field: impl Display + Copy, json: Option<&str>) -> Screened<Option<String>> {
-        json.map_or(Ok(None), |json| self.read(field, Syntax::Json, json))
+    fn read_json(&mut self, field: impl Display + Copy, json: Option<&str>) -> ScreenResult<Option<String>> {
+        json.map_or(Ok(None), |json| self.redact(field, Syntax::Json, json))
     }
 
     /// The same for bytes that are a text.
-    fn bytes(&mut self, field: impl Display + Copy, syntax: Syntax, bytes: &[u8]) -> Screened<Option<Vec<u8>>> {
+    fn bytes(&mut self, field: impl Display + Copy, syntax: Syntax, bytes: &[u8]) -> ScreenResult<Option<Vec<u8>>> {
         let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
-        Ok(self.read(field, syntax, text)?.map(String::into_bytes))
+        Ok(self.redact(field, syntax, text)?.map(String::into_bytes))
     }
 
-    fn media(&mut self, field: impl Display + Copy, media: &Media) -> Screened<Option<Media>> {
+    fn media(&mut self, field: impl Display + Copy, media: &Media) -> ScreenResult<Option<Media>> {
         let Media { name, source, .. } = media;
-        let new_name = self.read(format_args!("{field}.name"), Syntax::Text, name)?;
+        let new_name = self.redact(format_args!("{field}.name"), Syntax::Text, name)?;
         let new_source = match source {
-            // What is declared says little about what is text.
+            // The declared type says little: it may be text all the same.
             MediaSource::Bytes(bytes) => {
                 self.bytes(format_args!("{field}.data"), Syntax::Text, bytes)?.map(MediaSource::Bytes)
             }
-            MediaSource::Uri(uri) => self.read(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
+            MediaSource::Uri(uri) => self.redact(format_args!("{field}.uri"), Syntax::Uri, uri)?.map(MediaSource::Uri),
         };
         let is_changed = new_name.is_some() || new_source.is_some();
         Ok(is_changed.then(|| Media {
@@ -233,12 +235,12 @@ impl Screen<'_> {
         }))
     }
 
-    fn result(&mut self, field: impl Display + Copy, result: &ToolResult) -> Screened<Option<ToolResult>> {
-        let output = self.read(format_args!("{field}.output"), Syntax::Text, &result.output)?;
+    fn result(&mut self, field: impl Display + Copy, result: &ToolResult) -> ScreenResult<Option<ToolResult>> {
+        let output = self.redact(format_args!("{field}.output"), Syntax::Text, &result.output)?;
         let attachments = result.attachments.iter().enumerate();
         let attachments: Vec<Option<Media>> = attachments
             .map(|(index, media)| self.media(format_args!("{field}.attachments[{index}]"), media))
-            .collect::<Screened<_>>()?;
+            .collect::<ScreenResult<_>>()?;
         if output.is_none() && attachments.iter().all(Option::is_none) {
             return Ok(None);
         }
@@ -249,36 +251,36 @@ impl Screen<'_> {
         Ok(Some(result))
     }
 
-    fn body(&mut self, field: impl Display + Copy, body: &PartBody) -> Screened<Option<PartBody>> {
+    fn body(&mut self, field: impl Display + Copy, body: &PartBody) -> ScreenResult<Option<PartBody>> {
         Ok(match body {
-            PartBody::Text(text) => self.read(format_args!("{field}.text"), Syntax::Text, text)?.map(PartBody::Text),
+            PartBody::Text(text) => self.redact(format_args!("{field}.text"), Syntax::Text, text)?.map(PartBody::Text),
             PartBody::Reasoning(text) => {
-                self.read(format_args!("{field}.reasoning"), Syntax::Text, text)?.map(PartBody::Reasoning)
+                self.redact(format_args!("{field}.reasoning"), Syntax::Text, text)?.map(PartBody::Reasoning)
             }
             PartBody::ToolCall(call) => self
-                .read(format_args!("{field}.tool_call.input_json"), Syntax::Json, &call.input_json)?
+                .redact(format_args!("{field}.tool_call.input_json"), Syntax::Json, &call.input_json)?
                 .map(|input_json| PartBody::ToolCall(ToolCall { input_json, ..call.clone() })),
             PartBody::ToolResult(result) => {
                 self.result(format_args!("{field}.tool_result"), result)?.map(PartBody::ToolResult)
             }
             PartBody::Media(media) => self.media(format_args!("{field}.media"), media)?.map(PartBody::Media),
             PartBody::Marker(marker) => self
-                .read(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
+                .redact(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
                 .map(|text| PartBody::Marker(Marker { text, ..marker.clone() })),
             PartBody::Step(step) => self
                 .read(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
-                .map(|finish_reason| PartBody::Step(Step { finish_reason, ..step.clone() })),
+                .map(|finish_reason| PartBody::Step(ReplyStep { finish_reason, ..step.clone() })),
             PartBody::Opaque(opaque) => self
                 .bytes(format_args!("{field}.opaque.data"), Syntax::Json, &opaque.data)?
                 .map(|data| PartBody::Opaque(Opaque { data, ..opaque.clone() })),
             PartBody::Record(record) => self
-                .read(format_args!("{field}.record.data"), Syntax::Json, &record.data)?
+                .redact(format_args!("{field}.record.data"), Syntax::Json, &record.data)?
                 .map(|data| PartBody::Record(Record { data, ..record.clone() })),
         })
     }
 
     /// Reads a part. What is changed keeps a digest of what was received.
-    fn part(&mut self, field: impl Display + Copy, part: &mut NewPart) -> Screened {
+    fn part(&mut self, field: impl Display + Copy, part: &mut NewPart) -> ScreenResult {
         let metadata_json = self.read_json(format_args!("{field}.metadata_json"), part.metadata_json.as_deref())?;
         let body = self.body(field, &part.body)?;
         if metadata_json.is_some() || body.is_some() {
@@ -291,7 +293,7 @@ impl Screen<'_> {
     }
 
     /// Reads the parts of a message.
-    pub fn parts(&mut self, field: impl Display + Copy, parts: &mut [NewPart]) -> Screened {
+    pub fn parts(&mut self, field: impl Display + Copy, parts: &mut [NewPart]) -> ScreenResult {
         if self.rules.is_none() {
             return Ok(());
         }
@@ -302,14 +304,14 @@ impl Screen<'_> {
     }
 
     /// The same of content that is only sent again with its request.
-    pub fn parts_of_request(&mut self, field: impl Display + Copy, parts: &mut [NewPart]) -> Screened {
+    pub fn parts_of_request(&mut self, field: impl Display + Copy, parts: &mut [NewPart]) -> ScreenResult {
         self.parts(field, parts)?;
         parts.iter_mut().for_each(|part| part.received = None);
         Ok(())
     }
 
     /// Reads what joins an open message.
-    pub fn open_parts(&mut self, parts: &mut [OpenPart]) -> Screened {
+    pub fn open_parts(&mut self, parts: &mut [OpenPart]) -> ScreenResult {
         if self.rules.is_none() {
             return Ok(());
         }
@@ -330,21 +332,21 @@ impl Screen<'_> {
     }
 
     /// Reads the messages of an append.
-    pub fn messages(&mut self, messages: &mut [NewMessage]) -> Screened<Vec<Option<[u8; 32]>>> {
+    pub fn messages(&mut self, messages: &mut [NewMessage]) -> ScreenResult<Vec<Option<[u8; 32]>>> {
         let read =
             |(index, message): (usize, &mut NewMessage)| self.message(format_args!("messages[{index}]"), message);
         messages.iter_mut().enumerate().map(read).collect()
     }
 
     /// Reads a message. Returns the digest of what was received beside its parts, if that is changed.
-    pub fn message(&mut self, field: impl Display + Copy, message: &mut NewMessage) -> Screened<Option<[u8; 32]>> {
+    pub fn message(&mut self, field: impl Display + Copy, message: &mut NewMessage) -> ScreenResult<Option<[u8; 32]>> {
         if self.rules.is_none() {
             return Ok(None);
         }
         let detail = message.finish.as_ref().map(|finish| finish.detail.as_str());
         let metadata_json = self.read_json(format_args!("{field}.metadata_json"), message.metadata_json.as_deref())?;
         let new_detail = match detail {
-            Some(detail) => self.read(format_args!("{field}.finish.detail"), Syntax::Text, detail)?,
+            Some(detail) => self.redact(format_args!("{field}.finish.detail"), Syntax::Text, detail)?,
             None => None,
         };
         let received = (metadata_json.is_some() || new_detail.is_some())

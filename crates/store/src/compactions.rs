@@ -1,10 +1,10 @@
 //! Compactions as clients ask for them and look at them.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::compactions::SuppliedSummary;
-use super::ledger::head::{Pending, Receipt, SessionKey};
-use super::ledger::jobs::{self, Condition, Enqueued, WindowUsage};
+use super::ledger::head::{PendingWork, Receipt, SessionKey};
+use super::ledger::jobs::{self, Condition, EnqueuedJob, WindowUsage};
 use super::ledger::requests::{self, AddRequests, Subject};
 use super::ledger::tx::Requester;
 use super::ledger::{ancestry, by_hand, digests, expand, messages};
@@ -29,12 +29,12 @@ impl Compactions {
         &self,
         session: SessionKey,
         caller: Requester,
-        request: Checked<CompactionRequest>,
+        request: CheckedInput<CompactionRequest>,
         usage: WindowUsage,
         condition: Condition,
         confirm_until: Option<Timestamp>,
-    ) -> Result<Option<Enqueued>> {
-        let (request, caller) = request.by(caller);
+    ) -> Result<Option<EnqueuedJob>> {
+        let (request, caller) = request.with_author(caller);
         let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
         self.0.write(Mutation::change("enqueue"), move |tx| enqueue.apply(tx)).await
     }
@@ -56,9 +56,9 @@ impl Compactions {
 
     /// Commits a finished summary. The receipt's id is the compaction's. None if another compaction was committed since the
     /// view was read.
-    pub async fn supply(&self, supply: Checked<SuppliedSummary>) -> Result<Option<Receipt>> {
+    pub async fn supply(&self, supply: CheckedInput<SuppliedSummary>) -> Result<Option<Receipt>> {
         let caller = supply.caller.clone();
-        let (supply, caller) = supply.by(caller);
+        let (supply, caller) = supply.with_author(caller);
         let supply = SuppliedSummary { caller, ..supply };
         self.0.write(Mutation::change("supply"), move |tx| supply.apply(tx)).await
     }
@@ -97,7 +97,7 @@ impl Compactions {
     }
 
     /// Pending work that may still change a session's view.
-    pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
+    pub async fn pending(&self, session: SessionKey) -> Result<PendingWork> {
         Ok(self.0.brief(|reader| jobs::pending(reader, session.0)).await?.0)
     }
 
@@ -121,7 +121,7 @@ impl Compactions {
 
     /// The digest of what the summary of a compaction covers, unless it has to be made from the originals.
     pub async fn digest(&self, id: CompactionId) -> Result<Option<String>> {
-        self.0.reading(|reader| digests::of(reader, id)).await
+        self.0.reading(|reader| digests::read(reader, id)).await
     }
 
     /// A page of the messages in ranges of a history, with derived ones, from a revision on, and the beginning of the next

@@ -1,12 +1,12 @@
 //! Erasures: previews of what goes, and the erasures themselves.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::engine::{self, Reader};
-use super::erasure::apply::{self, Erase, Erasure, Expected, Progress};
+use super::erasure::apply::{self, Erase, ErasePrecondition, Erasure, Progress};
 use super::erasure::candidates::{self, RetentionCandidate, SubAgent};
 use super::erasure::plan::EraseTarget;
 use super::erasure::rows::Sizes;
-use super::erasure::steps::{self, AtWork};
+use super::erasure::steps::{self, EraseGuard};
 use super::error::{Error, Result};
 use super::ledger::clock_segments;
 use super::ledger::head::SessionKey;
@@ -28,7 +28,6 @@ const PENDING: &str = "select (select count(*) from erasure where is_clean = 0),
      erasure n join event e on e.session_id = n.session_id and e.revision = n.revision \
      where n.id = (select max(id) from erasure)), 0)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PENDING];
 
@@ -48,7 +47,7 @@ pub struct Erasures(pub(super) Arc<Shared>);
 impl Erasures {
     /// What is known of the times of events, by which sessions are dated.
     pub async fn dating(&self) -> Result<Dating> {
-        self.0.brief(clock_segments::all).await
+        self.0.brief(clock_segments::read_dating).await
     }
 
     /// Keeps what this process has seen of it.
@@ -81,11 +80,11 @@ impl Erasures {
         &self,
         session: SessionKey,
         caller: Requester,
-        (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
+        (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        let (reason, caller) = reason.by(caller);
-        let expected = Expected::History(expected_revision);
+        let (reason, caller) = reason.with_author(caller);
+        let expected = ErasePrecondition::History(expected_revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
@@ -102,14 +101,14 @@ impl Erasures {
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        let expected = Expected::Everything(revision);
+        let expected = ErasePrecondition::Everything(revision);
         self.run(Erase { session, caller, target, reason, expected }, stopping).await
     }
 
     /// The sessions whose erasure has begun and has not ended, and that nobody is at here: a daemon stopped in between, or a
     /// step failed.
-    pub async fn left(&self) -> Result<Vec<SessionKey>> {
-        let begun = self.0.reading(steps::all).await?;
+    pub async fn unfinished(&self) -> Result<Vec<SessionKey>> {
+        let begun = self.0.reading(steps::begun_sessions).await?;
         let at_work = self.0.erasing.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(begun.into_iter().filter(|session| !at_work.contains(session)).collect())
     }
@@ -117,7 +116,7 @@ impl Erasures {
     /// Ends the erasure of a session that has begun.
     pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
         let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
-        let erase = Erase { session, caller, target, reason, expected: Expected::History(None) };
+        let erase = Erase { session, caller, target, reason, expected: ErasePrecondition::History(None) };
         self.steps(erase, true, stopping).await
     }
 
@@ -128,7 +127,7 @@ impl Erasures {
     /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
     /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next look for such erasures.
     async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
-        let _at_work = AtWork::new(&self.0.erasing, erase.session);
+        let _at_work = EraseGuard::new(&self.0.erasing, erase.session);
         loop {
             let (began, step) = (Instant::now(), erase.clone());
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {

@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::upkeep::Upkeep;
 use super::views::Views;
 use super::write_state::WriteState;
-use super::writer::Ending;
+use super::writer::WriterShutdown;
 use crate::secrets::Rules;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -138,7 +138,7 @@ impl Store {
 
     /// Drops this clone of the store, and closes the readers of all clones. The writer ends when all clones are gone, or is
     /// ended.
-    pub fn close(self) -> Ending {
+    pub fn close(self) -> WriterShutdown {
         self.handles.shared.readers.close();
         self.handles.shared.search.close();
         self.handles.shared.writer.ending()

@@ -1,6 +1,6 @@
 //! Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::append::{self, AppendInput, Seal};
 use super::ledger::by_client_id;
@@ -11,7 +11,7 @@ use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::open_drafts::OpenPart;
 use super::ledger::position::{self, MessagePosition};
-use super::ledger::replace::{self, WithAppend};
+use super::ledger::replace::{self, AppendChanges};
 use super::ledger::rewrites::{self, BranchSummary, NewEdit};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
@@ -37,9 +37,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        append: Checked<(Vec<AppendInput>, WithAppend)>,
+        append: CheckedInput<(Vec<AppendInput>, AppendChanges)>,
     ) -> Result<Receipt> {
-        let ((messages, with), caller) = append.by(caller);
+        let ((messages, with), caller) = append.with_author(caller);
         let messages =
             messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
         let append = append::Append { session, caller, expected_revision, messages };
@@ -57,9 +57,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        parts: Checked<Vec<OpenPart>>,
+        parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<Receipt> {
-        let (parts, caller) = parts.by(caller);
+        let (parts, caller) = parts.with_author(caller);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -87,7 +87,9 @@ impl History {
     ) -> Result<DraftReceipt> {
         let append = drafts::AppendDraft { session, message, epoch: caller.epoch, words, resumes: false };
         self.0
-            .write(Mutation::content("append_draft", 0), move |tx| append.apply(tx, &mut drafts::Stored::default()))
+            .write(Mutation::content("append_draft", 0), move |tx| {
+                append.apply(tx, &mut drafts::DraftMessage::default())
+            })
             .await
     }
 
@@ -110,9 +112,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         message: MessageId,
-        seal: Checked<Seal>,
+        seal: CheckedInput<Seal>,
     ) -> Result<Receipt> {
-        let (seal, caller) = seal.by(caller);
+        let (seal, caller) = seal.with_author(caller);
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
         self.0.write(Mutation::content("finish", 0), move |tx| finish.apply(tx)).await
     }
@@ -163,7 +165,7 @@ impl History {
         self.0
             .reading(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                statuses::of(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
+                statuses::read(reader, &ancestry, at.unwrap_or(ancestry.revision), messages)
             })
             .await
     }
@@ -300,9 +302,9 @@ impl History {
         caller: Requester,
         expected_revision: Option<Revision>,
         message: Option<String>,
-        summary: Checked<Option<BranchSummary>>,
+        summary: CheckedInput<Option<BranchSummary>>,
     ) -> Result<Receipt> {
-        let (summary, caller) = summary.by(caller);
+        let (summary, caller) = summary.with_author(caller);
         self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
     }
 
@@ -312,9 +314,9 @@ impl History {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        edit: Checked<NewEdit>,
+        edit: CheckedInput<NewEdit>,
     ) -> Result<Receipt> {
-        let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.by(caller);
+        let (NewEdit { message, parts, metadata_json, keeps_erased }, caller) = edit.with_author(caller);
         let encoded = |part: NewPart| {
             let input = tx::PartInput::from_client(&part);
             (part, input)

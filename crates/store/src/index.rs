@@ -3,7 +3,7 @@
 use super::error::Result;
 use super::ledger::ancestry;
 use super::ledger::head::SessionKey;
-use super::ledger::search::{self, Lookup, Unindexed};
+use super::ledger::search::{self, Lookup, UnindexedMessages};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::model::Revision;
@@ -16,12 +16,12 @@ pub struct Index(pub(super) Arc<Shared>);
 
 impl Index {
     /// The next of a session's own messages that are not in the index; none if all are.
-    pub async fn unindexed(&self, session: SessionKey) -> Result<Option<Unindexed>> {
+    pub async fn unindexed(&self, session: SessionKey) -> Result<Option<UnindexedMessages>> {
         self.0.snapshot(|reader| search::unindexed(reader, session.0)).await
     }
 
     /// Adds messages to the index, with the words of each; does nothing if they were indexed meanwhile.
-    pub async fn add_words(&self, batch: Unindexed, words: Vec<Vec<String>>) -> Result<()> {
+    pub async fn add_words(&self, batch: UnindexedMessages, words: Vec<Vec<String>>) -> Result<()> {
         let add = search::AddWords::new(&batch, words);
         self.0.write(Mutation::derived("add_words", add.bytes()), move |tx| add.apply(tx)).await
     }

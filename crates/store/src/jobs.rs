@@ -1,11 +1,11 @@
 //! Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::{Error, Result};
-use super::ledger::claims::{Claim, Planned};
-use super::ledger::compactions::{Commit, Committed};
+use super::ledger::claims::{Claim, PlannedRange};
+use super::ledger::compactions::{Commit, CommitOutcome};
 use super::ledger::head::SessionKey;
-use super::ledger::jobs::{self, AttemptEnd, Condition, Enqueue, Enqueued, Evaluation, GuardRows, WindowUsage};
+use super::ledger::jobs::{self, AttemptEnd, Condition, Enqueue, EnqueuedJob, Evaluation, GuardRows, WindowUsage};
 use super::ledger::requests::{AddRequests, Subject};
 use super::ledger::tx::{Requester, Tx};
 use super::ledger::{approvals, claiming, expiry, runs};
@@ -27,7 +27,7 @@ type Postpone = fn(&mut Tx<'_>) -> Result<()>;
 /// A compaction that an evaluation requests.
 pub struct EvaluationRequest {
     /// The request.
-    pub request: Checked<CompactionRequest>,
+    pub request: CheckedInput<CompactionRequest>,
     /// The tokens that it was decided by.
     pub usage: WindowUsage,
     /// The condition under which it is accepted.
@@ -58,12 +58,12 @@ impl Jobs {
 
     /// Records the range that the holder of a claim is about to have summarized: a change of it ends the job at once,
     /// and notifies the holder. An error if the claim is lost.
-    pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
+    pub async fn plan(&self, claim: Claim, planned: PlannedRange) -> Result<()> {
         self.0.write(Mutation::change("plan"), move |tx| claiming::plan(tx, &claim, &planned)).await
     }
 
     /// Commits a compaction.
-    pub async fn commit(&self, commit: Commit) -> Result<Committed> {
+    pub async fn commit(&self, commit: Commit) -> Result<CommitOutcome> {
         self.0.write(Mutation::change("commit"), move |tx| commit.apply(tx)).await
     }
 
@@ -110,7 +110,7 @@ impl Jobs {
         session: SessionKey,
         evaluation: Evaluation,
         requests: Vec<EvaluationRequest>,
-    ) -> Result<Option<Enqueued>> {
+    ) -> Result<Option<EnqueuedJob>> {
         let enqueue = |EvaluationRequest { request, usage, condition, confirm_until }: EvaluationRequest| {
             let (request, caller) = request.by(Requester::default());
             Enqueue { session, caller, request, usage, condition, confirm_until }

@@ -1,9 +1,8 @@
-//! The only module with SQL: schema, writes and reads.
+//! The store of sessions: it records and reads, and decides nothing.
 //!
-//! The store records and reads; it decides nothing. Its rooms, from the bottom: `engine` is what is beneath it, `ledger` the rows
-//! that a change adds and what is read from them, and `integrity` the checks, copies and rescues. The files here put
-//! them together: the writer, and one handle for each kind of caller. Start at `migrations/`, then `writer`, then
-//! `ledger::messages`.
+//! `ledger` has the rows that a change adds and what is read from them; `integrity` has the checks, copies and rescues. The
+//! files here put them together: the writer, and one handle for each kind of caller. `longhand_engine` is beneath. Start
+//! at `migrations/`, then `writer`, then `ledger::messages`.
 
 use longhand_engine::{self as engine, error, write_state};
 use longhand_model as model;
@@ -43,8 +42,8 @@ mod views;
 mod writer;
 
 pub use access::AccessTokens;
-pub use archive::{Archive, ArchivePlan, Archives, Imported, Writing};
-pub use checked::{Checked, Findings, RefusedSecret, Screen, Screened, SecretFinding};
+pub use archive::{Archive, ArchiveImport, ArchivePlan, ArchiveWriter, Archives};
+pub use checked::{CheckedInput, Findings, RefusedSecret, ScreenResult, SecretFinding, SecretScreen};
 pub use compactions::Compactions;
 pub use engine::Durability;
 pub use engine::database::LeasedPlace;
@@ -62,8 +61,8 @@ pub use handle::Store;
 pub use history::History;
 pub use index::Index;
 pub use integrity::copies::{CheckedCopy, CopyProgress, OnProgress};
-pub use integrity::doctor::{Diagnosis, ExaminationMode, Examined, examine};
-pub use integrity::export::{Exported, Gap, NamedRow, export};
+pub use integrity::doctor::{Diagnosis, DoctorTotals, ExaminationMode, examine};
+pub use integrity::export::{ExportItem, Gap, NamedRow, export};
 #[doc(hidden)]
 pub use integrity::log_check::Finding;
 pub use integrity::reread::{DiskForm, reread};
@@ -73,16 +72,16 @@ pub use jobs::{EvaluationRequest, Jobs};
 pub use ledger::access_tokens::StoredToken;
 pub use ledger::append::{AppendInput, Seal};
 pub use ledger::approvals::bytes as approval_bytes;
-pub use ledger::claims::{Claim, Planned};
+pub use ledger::claims::{Claim, PlannedRange};
 pub use ledger::commits::{CommitObserver, Newest, SessionChange, SessionCommit};
-pub use ledger::compactions::{Commit, Committed, SuppliedSummary};
-pub use ledger::counts::Counted;
+pub use ledger::compactions::{Commit, CommitOutcome, SuppliedSummary};
+pub use ledger::counts::MessageCounts;
 pub use ledger::digests::pack_digest;
 pub use ledger::draft_batch::DraftsWritten;
 pub use ledger::drafts::{DraftReceipt, NewDraftText};
 pub use ledger::events::{EventFilter, EventPage, PagedEvent, ScannedTo};
-pub use ledger::head::{Pending, Receipt, SessionKey};
-pub use ledger::jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, WindowUsage};
+pub use ledger::head::{PendingWork, Receipt, SessionKey};
+pub use ledger::jobs::{AttemptEnd, Condition, EnqueuedJob, Evaluation, GuardRows, WindowUsage};
 pub use ledger::labels::LabelChange;
 pub use ledger::messages::{Order, PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use ledger::open_drafts::{DraftEnd, DraftName, OpenPart};
@@ -90,9 +89,9 @@ pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::prompts::{QueueChange, bytes as prompt_bytes};
 pub use ledger::quotas::{ContentQuota, ContentUse};
-pub use ledger::replace::{NewEnd, WithAppend};
+pub use ledger::replace::{NewEnd, AppendChanges};
 pub use ledger::rewrites::{BranchSummary, NewEdit};
-pub use ledger::search::{Lookup, Unindexed};
+pub use ledger::search::{Lookup, UnindexedMessages};
 pub use ledger::secrets::Secrets;
 pub use ledger::session_filter::{MetadataTerm, SessionFilter, TimeRange};
 pub use ledger::session_list::{ListPosition, ListedSession, SessionList, SessionOrder, SessionPage};
@@ -100,20 +99,20 @@ pub use ledger::sessions::{
     CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionSnapshot, UpdateSession,
 };
 pub use ledger::sources::{NewMessages, Source};
-pub use ledger::spending::Spent;
+pub use ledger::spending::SummarizerSpending;
 pub use ledger::statistics::{CompactionCounter, Statistics};
 pub use ledger::submit::NewPrompt;
 pub use ledger::tx::{RequestKey, Requester};
 pub use ledger::visibility::{Visibility, names_project};
 pub use ledger::words::SessionWords;
 pub use log::Log;
-pub use migrate::{Migrated, MigrationProgress, Place, migrate};
+pub use migrate::{MigratedStore, MigrationProgress, StorePlace, migrate};
 pub use open::{Options, ShardPlace, claim_directory, remove_search_index};
 pub use registry::access_tokens_of;
-pub use restore::{Restored, restore};
+pub use restore::{RestoredStore, restore};
 pub use runs::Runs;
-pub use search::{Hit, HitOf, Indexer, Page, Search};
+pub use search::{Hit, HitQuery, Indexer, Page, Search};
 pub use sessions::Sessions;
 pub use upkeep::{ScrubOptions, Upkeep};
 pub use views::Views;
-pub use writer::Ending;
+pub use writer::WriterShutdown;

@@ -63,7 +63,7 @@ impl Log {
     }
 
     /// The event of a revision of a session's history; none if there is no such revision.
-    pub async fn at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
+    pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
         self.0.reading(|reader| events::at(reader, session.0, revision)).await
     }
 

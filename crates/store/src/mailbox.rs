@@ -1,10 +1,9 @@
-//! What waits for the writer: mutations, by turns of those who ask for them, and signs that something is to be looked
-//! after.
+//! The writer's mailbox: mutations, by turns of those who send them, and signs that there is other work.
 
 use crate::turns::{Queue, Share, Tenant};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What a mailbox has in it.
+/// The content of a mailbox.
 struct State<T> {
     letters: Queue<T>,
     /// True if its owner is to look after something.
@@ -18,7 +17,7 @@ struct Mailbox<T> {
     changed: Condvar,
 }
 
-/// Puts in what waits. With the last sender, the mailbox is closed.
+/// The sending side. The mailbox closes with the last sender.
 pub(super) struct Sender<T>(Arc<Slot<T>>);
 
 /// A sender that does not keep the mailbox open.
@@ -26,7 +25,7 @@ pub(super) struct Bell<T>(Weak<Slot<T>>);
 
 struct Slot<T>(Arc<Mailbox<T>>);
 
-/// Takes out what waits. Without it the mailbox is closed, and empty.
+/// The receiving side. Dropping it closes and empties the mailbox.
 pub(super) struct Receiver<T> {
     mailbox: Arc<Mailbox<T>>,
     /// The tenant whose letter was taken last.
@@ -42,7 +41,6 @@ pub(super) struct Batch<T> {
     pub(super) is_shared: bool,
 }
 
-/// A new mailbox.
 pub(super) fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
     let state = Mutex::new(State { letters: Queue::default(), is_rung: false, is_closed: false });
     let mailbox = Arc::new(Mailbox { state, changed: Condvar::new() });
@@ -87,7 +85,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Bell<T> {
-    /// Has the owner look after something, unless no sender is left.
+    /// Wakes the owner for other work, unless no sender is left.
     pub(super) fn ring(&self) {
         if let Some(slot) = self.0.upgrade() {
             slot.0.change(|state| state.is_rung = true);
@@ -104,7 +102,7 @@ impl<T> Drop for Slot<T> {
 impl<T> Receiver<T> {
     /// Takes as many letters as `most` says for the number of tenants that have some, and may wait for some, which blocks
     /// its thread; none once the mailbox is closed and empty.
-    pub(super) fn take(&mut self, waits: bool, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
+    pub(super) fn take_batch(&mut self, waits: bool, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
         let mut state = self.mailbox.state();
         while waits && state.letters.is_empty() && !state.is_rung && !state.is_closed {
             state = self.mailbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +115,7 @@ impl<T> Receiver<T> {
         while batch.letters.len() < most
             && let Some((tenant, letter)) = state.letters.pop()
         {
-            // What the daemon does by itself comes with what every tenant does.
+            // Letters of the daemon itself do not make a batch shared.
             if tenant.is_some() && tenant != self.last {
                 batch.is_shared |= self.last.is_some();
                 self.last = tenant;
@@ -164,14 +162,14 @@ mod tests {
         for number in 0..1_000 {
             assert!(sender.send(&share("loud"), number));
         }
-        let batch = receiver.take(true, |tenants| 3 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 3 * tenants).expect("letters");
         assert!(batch.letters == [0, 1, 2] && !batch.is_shared);
         assert!(sender.send(&share("quiet"), 5_000));
-        let batch = receiver.take(true, |tenants| 2 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 2 * tenants).expect("letters");
         assert!(batch.letters.contains(&5_000) && batch.is_shared, "{:?}", batch.letters);
         assert_eq!(batch.letters.len(), 4, "and the loud one has the rest of it");
         assert!(sender.send(&Share::default(), 9_000));
-        let batch = receiver.take(true, |tenants| tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| tenants).expect("letters");
         assert!(!batch.is_shared, "the daemon's own work is no other tenant's: {:?}", batch.letters);
     }
 
@@ -181,7 +179,7 @@ mod tests {
         let bell = sender.bell();
         bell.ring();
         bell.ring();
-        let batch = receiver.take(true, |_| 10).expect("a sign");
+        let batch = receiver.take_batch(true, |_| 10).expect("a sign");
         assert!(batch.is_rung && batch.letters.is_empty());
         let other = sender.clone();
         assert!(sender.send(&Share::default(), 1));
@@ -191,7 +189,7 @@ mod tests {
         assert!(!other.send(&Share::default(), 3), "it is closed");
         drop(other);
         bell.ring();
-        assert_eq!(receiver.take(true, |_| 10).expect("what was in it").letters, [1, 2]);
-        assert!(receiver.take(true, |_| 10).is_none());
+        assert_eq!(receiver.take_batch(true, |_| 10).expect("what was in it").letters, [1, 2]);
+        assert!(receiver.take_batch(true, |_| 10).is_none());
     }
 }

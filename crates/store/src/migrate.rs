@@ -15,8 +15,8 @@
 mod note;
 mod place;
 
-use self::note::{Content, Note};
-use self::place::{Destination, Held};
+use self::note::{Content, CopyNote};
+use self::place::{Destination, HeldPlace};
 use super::engine::{self, connect, copy};
 use super::error::{Error, Result};
 use super::integrity::copies::{self, CopyProgress, OnProgress};
@@ -27,7 +27,7 @@ use crate::telemetry::failpoint;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub use self::place::Place;
+pub use self::place::StorePlace;
 
 /// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum MigrationProgress {
 
 /// A store that was migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigratedStore {
     /// Its id, which stays.
     pub store_id: Uuid,
     /// The number of its sessions.
@@ -64,16 +64,16 @@ pub struct Migrated {
 /// `Error::Open` for a source that is served or no store, and for a destination that has another store; nothing is written
 /// then. `Error::Open` for a copy with findings, too: then the source stays what it is.
 pub async fn migrate(
-    from: &Place,
-    to: &Place,
+    from: &StorePlace,
+    to: &StorePlace,
     clock: &Clock,
     progress: &(dyn Fn(MigrationProgress) + Send + Sync),
-) -> Result<Migrated> {
-    if let (Place::Directory(_), Place::Directory(_)) = (from, to) {
+) -> Result<MigratedStore> {
+    if let (StorePlace::Directory(_), StorePlace::Directory(_)) = (from, to) {
         return Err(Error::Open("files need no migration: move the data directory of the stopped daemon".to_owned()));
     }
-    let source = Held::source(from).await?;
-    let destination = Destination::of(to, &source.name).await?;
+    let source = HeldPlace::source(from).await?;
+    let destination = Destination::examine(to, &source.name).await?;
     if source.is_aside() {
         return go_on_behind_aside(source, destination).await;
     }
@@ -91,12 +91,12 @@ pub async fn migrate(
     let clock = clock.clone();
     let preparing = move || {
         source.prepare(&clock)?;
-        let (note, bytes) = (Note::of(source.conn(), &source.name)?, connect::used_bytes(source.conn())?);
+        let (note, bytes) = (CopyNote::read(source.conn(), &source.name)?, connect::used_bytes(source.conn())?);
         Ok((source, note, bytes))
     };
     let (source, note, bytes) = alone(preparing).await?;
     let goes_on = matches!(&destination.content, Content::Unfinished { note: found, .. } if *found == note);
-    if let (Place::Directory(directory), false) = (to, goes_on) {
+    if let (StorePlace::Directory(directory), false) = (to, goes_on) {
         copies::check_free_space(directory, bytes)?;
     }
     let copy = destination.hold(goes_on).await?;
@@ -122,7 +122,7 @@ pub async fn migrate(
 }
 
 /// Copies all rows that the copy does not have.
-fn copy_rows(source: &Held, copy: &Held, report: &dyn Fn(MigrationProgress)) -> Result<()> {
+fn copy_rows(source: &HeldPlace, copy: &HeldPlace, report: &dyn Fn(MigrationProgress)) -> Result<()> {
     note::set_verified(copy.conn(), false)?;
     copy::begin(copy.conn())?;
     let total = copy::row_count(source.conn(), copy.conn())?;
@@ -158,7 +158,7 @@ async fn follow<T>(
 }
 
 /// Puts a verified copy in the place of its source.
-fn conclude(source: Held, copy: Held, note: &Note) -> Result<Migrated> {
+fn conclude(source: HeldPlace, copy: HeldPlace, note: &CopyNote) -> Result<MigratedStore> {
     note::set_verified(copy.conn(), true)?;
     failpoint::reach("migrate.verified");
     let (sessions, copy_id) = (session_count(&source)?, note::copy_id(copy.conn())?);
@@ -171,15 +171,15 @@ fn conclude(source: Held, copy: Held, note: &Note) -> Result<Migrated> {
 }
 
 /// Goes on with a migration whose source is set aside: the copy is made the store, if it is not already.
-async fn go_on_behind_aside(source: Held, destination: Destination) -> Result<Migrated> {
+async fn go_on_behind_aside(source: HeldPlace, destination: Destination) -> Result<MigratedStore> {
     let reading = move || {
-        let (note, successor) = (Note::of(source.conn(), &source.name)?, note::successor(source.conn())?);
+        let (note, successor) = (CopyNote::read(source.conn(), &source.name)?, note::successor(source.conn())?);
         let sessions = session_count(&source)?;
         Ok((source, note, successor, sessions))
     };
     let (source, note, successor, sessions) = alone(reading).await?;
     let is_copied = match &destination.content {
-        // There may be copies that another one overtook.
+        // Another copy may have been faster.
         Content::Unfinished { note: found, copy_id, is_verified: true } => {
             *found == note && successor.as_ref() == Some(copy_id)
         }
@@ -204,11 +204,11 @@ async fn go_on_behind_aside(source: Held, destination: Destination) -> Result<Mi
 
 const SESSIONS: &str = "select count(*) from session";
 
-fn session_count(source: &Held) -> Result<i64> {
+fn session_count(source: &HeldPlace) -> Result<i64> {
     engine::scalar(SESSIONS).one(source.conn())
 }
 
-fn migrated(note: &Note, sessions: i64, set_aside: String) -> Result<Migrated> {
+fn migrated(note: &CopyNote, sessions: i64, set_aside: String) -> Result<MigratedStore> {
     let store_id = Uuid::from_slice(&note.store_id).map_err(|error| Error::corrupt("store", error))?;
-    Ok(Migrated { store_id, sessions, head_seq: note.seq, set_aside })
+    Ok(MigratedStore { store_id, sessions, head_seq: note.seq, set_aside })
 }

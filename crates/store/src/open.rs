@@ -1,6 +1,6 @@
 //! Opening a store: what holds it, its connections, and the thread of its writer.
 
-use super::engine::database::{HeldStore, LeasedPlace, Serving};
+use super::engine::database::{HeldStore, LeasedPlace, ServedStore};
 use super::engine::file_store::HeldFiles;
 use super::engine::files;
 use super::engine::health::Health;
@@ -81,10 +81,10 @@ impl Store {
         let directory = files::plain(&directory)?;
         let claimed = connect::claim(&directory).await?;
         files::check_not_aside(&directory, claimed.1)?;
-        let held = Box::new(HeldFiles::open(&directory, durability, claimed)?);
+        let held_files = Box::new(HeldFiles::open(&directory, durability, claimed)?);
         let keys = directory.clone();
         // The lock is the database's, which gives it back when the writer has ended.
-        Self::start(held, clock, Parts { directory, keys, readers: limits::READERS, lock: None })
+        Self::start(held_files, clock, Parts { directory, keys, readers: limits::READERS, lock: None })
     }
 
     /// Opens a shard of a server's database, once this daemon has its lease: waits as long as another one has it. The
@@ -127,14 +127,14 @@ impl Store {
         let directory = files::plain(&directory)?;
         let (lock, _) = connect::claim(&directory).await?;
         let owner = format!("{daemon}.{}", fresh_id().simple());
-        let held = match take(&shard, owner, ttl).await {
-            Ok(Some(held)) => held,
+        let held_store = match take_lease(&shard, owner, ttl).await {
+            Ok(Some(held_store)) => held_store,
             Ok(None) | Err(Error::Busy(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let giving_back = held.giving_back();
+        let giving_back = held_store.giving_back();
         let parts = Parts { directory, keys, readers, lock: Some(lock) };
-        let opened = alone(move || Self::start(held, clock, parts)).await;
+        let opened = alone(move || Self::start(held_store, clock, parts)).await;
         // Another daemon may be able to open it.
         if opened.is_err()
             && let Err(error) = alone(giving_back).await
@@ -155,7 +155,7 @@ impl Store {
         let health = Arc::new(Health::default());
         let now = clock.clone();
         let begin_anew = Box::new(move |conn: &Connection| identity::begin_anew(conn, &now));
-        let Serving { database, engine, readers } = held.serve(readers, &clock, Arc::clone(&health), begin_anew)?;
+        let ServedStore { database, engine, readers } = held.serve(readers, &clock, Arc::clone(&health), begin_anew)?;
         let secrets = Arc::new(Secrets::new(identity.secrets_salt));
         if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);
@@ -185,7 +185,7 @@ impl Store {
             erasing: Default::default(),
             backing_up: tokio::sync::Mutex::default(),
         };
-        // A thread of its own: a task would have two changes of threads more in each commit.
+        // A thread of its own: a task would add two thread switches to each commit.
         let running = async move {
             let (ended, end) = oneshot::channel();
             let run = move || {
@@ -214,13 +214,13 @@ impl Store {
 }
 
 /// Takes a shard, once; none while another daemon has it.
-pub(super) async fn take(
+pub(super) async fn take_lease(
     shard: &Arc<dyn LeasedPlace>,
     owner: String,
     ttl: Duration,
 ) -> Result<Option<Box<dyn HeldStore>>> {
     let shard = Arc::clone(shard);
-    alone(move || shard.take(owner, ttl)).await.map_err(|error| match error {
+    alone(move || shard.take_lease(owner, ttl)).await.map_err(|error| match error {
         Error::ReadOnly => Error::Open("the database takes no writes: it is a standby, or read-only".to_owned()),
         error => error,
     })
@@ -235,7 +235,7 @@ pub(super) fn prepare(held: &dyn HeldStore, clock: &Clock) -> Result<Identity> {
     let transaction = conn.transaction()?;
     let identity = identity::load_or_create(&transaction, clock)?;
     transaction.commit()?;
-    // Time limits begin anew as late as can be.
+    // Time limits begin anew only now, so that a slow start costs nobody a timeout.
     complete(conn, clock)?;
     Ok(identity)
 }
@@ -252,7 +252,7 @@ struct Parts {
 
 const NEWEST: &str = "select coalesce(max(seq), 0) from event";
 
-/// Completes the content of a store that no longer, or not yet, has all that this version writes.
+/// Completes what an older version or a crash left: times ahead of the clock, timeouts, counts.
 fn complete(conn: &Connection, clock: &Clock) -> Result<()> {
     let transaction = conn.transaction()?;
     ahead::lower_times(&transaction, clock)?;

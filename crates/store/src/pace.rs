@@ -6,8 +6,8 @@ use crate::model::time::Timestamp;
 /// One in this many of the last measurements is new.
 const AVERAGED: f64 = 8.0;
 
-/// How many mutations the writer commits together. One tenant alone has all that wait committed at once, which costs
-/// least. Beside others a batch is short, since whoever comes waits for it: its mutations take about as long as the
+/// How many mutations the writer commits together. For one tenant alone it commits all that wait, which costs least.
+/// With several tenants a batch is short, because newcomers wait for it: its mutations take about as long as the
 /// commit.
 #[derive(Default)]
 pub(super) struct Pace {
@@ -16,7 +16,7 @@ pub(super) struct Pace {
     now: Timestamp,
     /// Microseconds that a mutation takes until the commit, on average.
     mutation_micros: f64,
-    /// Those of a commit.
+    /// Microseconds of a commit, on average.
     commit_micros: f64,
 }
 

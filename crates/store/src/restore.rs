@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// A store that was made from a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredStore {
     /// The id of the new store.
     pub store_id: Uuid,
     /// The backup, as it was checked.
@@ -22,12 +22,12 @@ pub struct Restored {
 
 /// Makes a store in a new or empty directory from a backup, after its content was verified in its new place. The store
 /// has an id of its own. A database that was copied from a stopped store is accepted too. The backup is not changed.
-pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) -> Result<Restored> {
+pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) -> Result<RestoredStore> {
     let bytes = check_backup(backup)?;
     let directory = files::plain(directory)?;
     check_empty(&directory)?;
     let (held, _) = connect::claim(&directory).await?;
-    // Somebody else may have been faster.
+    // Another process may have made a store here meanwhile.
     check_empty(&directory)?;
     copies::check_free_space(&directory, bytes)?;
     let file = NewFile::make(directory.join(format!("{DATABASE}.restoring")))?;
@@ -52,14 +52,14 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let store_id = store.id();
     store.close();
     writer.await;
-    Ok(Restored { store_id, copy: CheckedCopy { path: directory, ..copy } })
+    Ok(RestoredStore { store_id, copy: CheckedCopy { path: directory, ..copy } })
 }
 
 /// The bytes of a backup. A database with a log beside it is refused: a part of its content is in the log.
 fn check_backup(path: &Path) -> Result<i64> {
     let refused = |why: String| Error::PathInvalid(format!("{} {why}", path.display()));
-    let found = std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    if !found.is_file() {
+    let metadata = std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    if !metadata.is_file() {
         return Err(refused("is not a file".to_owned()));
     }
     let mut log = path.as_os_str().to_owned();
@@ -70,7 +70,7 @@ fn check_backup(path: &Path) -> Result<i64> {
     if !files::is_store(path).map_err(|error| refused(format!("cannot be read: {error}")))? {
         return Err(refused("is not a backup of a store".to_owned()));
     }
-    Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
+    Ok(i64::try_from(metadata.len()).unwrap_or(i64::MAX))
 }
 
 fn check_empty(directory: &Path) -> Result<()> {

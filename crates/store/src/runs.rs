@@ -1,6 +1,6 @@
 //! Runs, the prompts that wait for them, and their questions.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::Result;
 use super::ledger::approvals::{self, EndApproval, RequestApproval};
 use super::ledger::head::{Receipt, SessionKey};
@@ -48,9 +48,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         epoch: Epoch,
-        failure: Checked<Option<String>>,
+        failure: CheckedInput<Option<String>>,
     ) -> Result<Receipt> {
-        let (failure, caller) = failure.by(caller);
+        let (failure, caller) = failure.with_author(caller);
         let release = ReleaseRun { session, caller, epoch, failure };
         self.0.write(Mutation::change("release_run"), move |tx| release.apply(tx)).await
     }
@@ -101,8 +101,8 @@ impl Runs {
         limit: i64,
     ) -> Result<Vec<(SessionKey, Run)>> {
         let root = root.map(|key| key.0);
-        let found = self.0.reading(|reader| runs::all_active(reader, root, below, limit)).await?;
-        Ok(found.into_iter().map(|(key, run)| (SessionKey(key), run)).collect())
+        let runs = self.0.reading(|reader| runs::all_active(reader, root, below, limit)).await?;
+        Ok(runs.into_iter().map(|(key, run)| (SessionKey(key), run)).collect())
     }
 
     /// Adds a prompt to the queue. The receipt has its id.
@@ -111,9 +111,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         expected_revision: Option<Revision>,
-        new: Checked<NewPrompt>,
+        new: CheckedInput<NewPrompt>,
     ) -> Result<Receipt> {
-        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.by(caller);
+        let (NewPrompt { parts, delivery, metadata_json, rewind }, caller) = new.with_author(caller);
         let encoded = |part: NewPart| {
             let input = PartInput::from_client(&part);
             (part, input)
@@ -153,9 +153,9 @@ impl Runs {
         &self,
         session: SessionKey,
         caller: Requester,
-        question: Checked<Question>,
+        question: CheckedInput<Question>,
     ) -> Result<Receipt> {
-        let (question, caller) = question.by(caller);
+        let (question, caller) = question.with_author(caller);
         let request = RequestApproval { session, caller, question };
         self.0.write(Mutation::change("request_approval"), move |tx| request.apply(tx)).await
     }
@@ -166,9 +166,9 @@ impl Runs {
         session: SessionKey,
         caller: Requester,
         approval: ApprovalId,
-        answer: Checked<Option<Answer>>,
+        answer: CheckedInput<Option<Answer>>,
     ) -> Result<Receipt> {
-        let (answer, caller) = answer.by(caller);
+        let (answer, caller) = answer.with_author(caller);
         let end = EndApproval { session, caller, approval, answer };
         self.0.write(Mutation::change("end_approval"), move |tx| end.apply(tx)).await
     }

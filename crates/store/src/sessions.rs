@@ -1,6 +1,6 @@
 //! Sessions: making, finding, changing, forking and listing them.
 
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::error::{Error, Kind, Result};
 use super::integrity::verify;
 use super::ledger::ancestry;
@@ -52,7 +52,7 @@ impl Sessions {
 
     /// True if a session is visible.
     pub async fn admits(&self, visibility: &Visibility, key: SessionKey) -> Result<bool> {
-        match self.0.memberships.known(visibility, key.0) {
+        match self.0.memberships.cached_visibility(visibility, key.0) {
             Some(known) => Ok(known),
             None => self.0.brief(|reader| self.0.memberships.admits(reader, visibility, key.0)).await,
         }
@@ -67,7 +67,7 @@ impl Sessions {
 
     /// The quotas of content with what tenants use of them.
     pub fn content_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
-        self.0.quotas.all(now)
+        self.0.quotas.all_uses(now)
     }
 
     /// True if the quota of a session's tenant lets requests to models be sent for it.
@@ -138,8 +138,8 @@ impl Sessions {
     }
 
     /// Makes a session; true if it existed.
-    pub async fn create(&self, create: Checked<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
-        let (create, caller) = create.by(caller);
+    pub async fn create(&self, create: CheckedInput<CreateSession>, caller: Requester) -> Result<(SessionKey, bool)> {
+        let (create, caller) = create.with_author(caller);
         self.0.memberships.expect(&create.tenant);
         self.0.write(Mutation::session("create"), move |tx| create.apply(tx, &caller)).await
     }
@@ -150,8 +150,13 @@ impl Sessions {
     }
 
     /// Changes a session.
-    pub async fn update(&self, key: SessionKey, update: Checked<UpdateSession>, caller: Requester) -> Result<Receipt> {
-        let (update, caller) = update.by(caller);
+    pub async fn update(
+        &self,
+        key: SessionKey,
+        update: CheckedInput<UpdateSession>,
+        caller: Requester,
+    ) -> Result<Receipt> {
+        let (update, caller) = update.with_author(caller);
         self.0.write(Mutation::change("update"), move |tx| update.apply(tx, key, &caller)).await
     }
 
@@ -164,10 +169,10 @@ impl Sessions {
     pub async fn fork(
         &self,
         key: SessionKey,
-        fork: Checked<ForkSession>,
+        fork: CheckedInput<ForkSession>,
         caller: Requester,
     ) -> Result<(SessionKey, bool)> {
-        let (fork, caller) = fork.by(caller);
+        let (fork, caller) = fork.with_author(caller);
         self.0.write(Mutation::change("fork"), move |tx| fork.apply(tx, key, &caller)).await
     }
 

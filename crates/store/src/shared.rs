@@ -4,7 +4,7 @@ use super::engine::Reader;
 use super::engine::database::Engine;
 use super::engine::health::Health;
 use super::engine::readers::Readers;
-use super::erasure::steps::Erasing;
+use super::erasure::steps::ErasingSessions;
 use super::error::Result;
 use super::integrity::scrub_state::Scrub;
 use super::ledger::commits::Commits;
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     /// Held while what has expired is ended: two at once would put off what the other one is about to end.
     pub(super) ending: tokio::sync::Mutex<()>,
     /// Sessions in which something is being erased.
-    pub(super) erasing: Erasing,
+    pub(super) erasing: ErasingSessions,
     /// Held while a backup is made.
     pub(super) backing_up: tokio::sync::Mutex<()>,
 }

@@ -42,6 +42,8 @@ const WHOLE: [&str; 11] = [
     "select count(*) from session",
 ];
 
+/// All statements of the store. Each file lists its own under `cfg(test)`, so that tests can prepare them on both
+/// engines.
 pub(super) fn statements() -> Vec<&'static str> {
     let files = [
         access_tokens::STATEMENTS,
@@ -260,7 +262,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
         for _ in 0..often {
             assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
         }
-        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("created");
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("created");
     }
 }
 
@@ -271,14 +273,15 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
-    let (key, _) = store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
+    let (key, _) =
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
     let entry =
         AppendInput { message: open, token_counts: None, reports_overflow: false, received: None, keeps_erased: false };
     store
         .history()
-        .append(key, Requester::default(), None, Checked::own((vec![entry], WithAppend::default())))
+        .append(key, Requester::default(), None, CheckedInput::trusted((vec![entry], AppendChanges::default())))
         .await
         .expect("appended");
     let is_open = async || store.views().source(key, None).await.expect("read").first_open.is_some();
@@ -336,7 +339,7 @@ async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
     tokio::spawn(writer);
-    let create = async || store.sessions().create(Checked::own(new_session()), Requester::default()).await;
+    let create = async || store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
     let (one, other) = (create().await.expect("a session").0, create().await.expect("a session").0);
     let restore = |key: SessionKey, ends: Option<SessionKey>| {
         move |tx: &mut tx::Tx<'_>| {
@@ -391,7 +394,12 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     let mut keys = Vec::new();
     for _ in 0..3 {
         keys.push(
-            store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session").0,
+            store
+                .sessions()
+                .create(CheckedInput::trusted(new_session()), Requester::default())
+                .await
+                .expect("a session")
+                .0,
         );
     }
     let caller = || Requester { actor: "someone".to_owned(), ..Requester::default() };
@@ -407,7 +415,7 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
         let entries = (0..messages).map(|_| entry()).collect();
         store
             .history()
-            .append(keys[session], caller(), None, Checked::own((entries, WithAppend::default())))
+            .append(keys[session], caller(), None, CheckedInput::trusted((entries, AppendChanges::default())))
             .await
             .expect("appended");
     }
@@ -446,7 +454,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
     tokio::spawn(writer);
     let (session, _) =
-        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
     let mut ids = Vec::new();
     let mut random = 7_u64;
     let mut choose = |count: usize| {
@@ -466,7 +474,12 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
             };
             let appended = store
                 .history()
-                .append(session, Requester::default(), None, Checked::own((vec![entry], WithAppend::default())))
+                .append(
+                    session,
+                    Requester::default(),
+                    None,
+                    CheckedInput::trusted((vec![entry], AppendChanges::default())),
+                )
                 .await
                 .expect("appended");
             ids.push(MessageId(appended.ids[0]));
@@ -505,7 +518,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
             .0
             .snapshot(|reader| {
                 let ancestry = ancestry::by_key(reader, session.0)?;
-                let marks = marks::all(reader, &ancestry)?;
+                let marks = marks::read_all(reader, &ancestry)?;
                 let derived = crate::model::layouts::layout_at(&marks, ancestry.revision);
                 Ok((layouts::at(reader, &ancestry, ancestry.revision)?, derived))
             })

@@ -9,7 +9,7 @@ use super::integrity::log_check::Finding;
 use super::integrity::scrub_state::ScrubState;
 use super::integrity::verify::{self, CheckedChains};
 use super::ledger::head::SessionKey;
-use super::ledger::spending::{self, Spent};
+use super::ledger::spending::{self, SummarizerSpending};
 use super::ledger::statistics::{self, Statistics};
 use super::shared::Shared;
 use crate::clock::Clock;
@@ -42,7 +42,7 @@ impl Upkeep {
     }
 
     /// Usage and cost of requests to models, by summarizer and model.
-    pub async fn spent(&self) -> Result<Vec<Spent>> {
+    pub async fn spent(&self) -> Result<Vec<SummarizerSpending>> {
         self.0.reading(spending::spent).await
     }
 

@@ -2,8 +2,8 @@
 
 use super::error::Result;
 use super::ledger::commits::CommitObserver;
-use super::ledger::counts::{self, Counted};
-use super::ledger::head::{Pending, SessionKey};
+use super::ledger::counts::{self, MessageCounts};
+use super::ledger::head::{PendingWork, SessionKey};
 use super::ledger::policies::PolicyText;
 use super::ledger::sources::{self, NewMessages, Source};
 use super::ledger::words::{self, SessionWords};
@@ -41,7 +41,7 @@ impl Views {
             .snapshot(|reader| {
                 let (session, policy) = sessions::with_policy(reader, key.0)?;
                 let ancestry = ancestry::by_key(reader, key.0)?;
-                Ok((session, policy, words::of(reader, &ancestry)?))
+                Ok((session, policy, words::read(reader, &ancestry)?))
             })
             .await
     }
@@ -72,7 +72,7 @@ impl Views {
     }
 
     /// The pending work of a session, and its newest revision.
-    pub async fn newest(&self, session: SessionKey) -> Result<(Pending, Revision)> {
+    pub async fn newest(&self, session: SessionKey) -> Result<(PendingWork, Revision)> {
         self.0.brief(|reader| jobs::pending(reader, session.0)).await
     }
 
@@ -94,11 +94,11 @@ impl Views {
 
     /// The stored counts of these messages, by the name of a counting.
     pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
-        self.0.reading(|reader| counts::kept(reader, counting, &messages)).await
+        self.0.reading(|reader| counts::stored_counts(reader, counting, &messages)).await
     }
 
     /// Stores the counts of sealed messages.
-    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+    pub async fn keep_counts(&self, counts: Vec<(MessageId, MessageCounts)>) -> Result<()> {
         self.0.write(Mutation::derived("keep_counts", 0), move |tx| counts::keep(tx.conn, &counts)).await
     }
 }

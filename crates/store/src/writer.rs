@@ -12,7 +12,7 @@ use super::mailbox::{Batch, Bell, Receiver, Sender, mailbox};
 use super::pace::Pace;
 use super::write_state::WriteState;
 use crate::clock::Clock;
-use crate::engine::database::{Cleaned, Database};
+use crate::engine::database::{CleaningProgress, Database};
 use crate::engine::figures::{QueuedMutation, WriterMeter};
 use crate::engine::health::Health;
 use crate::engine::{self, Connection};
@@ -22,14 +22,14 @@ use crate::ledger::heads::Heads;
 use crate::ledger::quotas::Quotas;
 use crate::ledger::ring::Ring;
 use crate::ledger::secrets::Secrets;
-use crate::ledger::tx::{Counters, Erasing, Finished, Rules, Tx};
+use crate::ledger::tx::{Counters, EraseExtent, FinishedTx, Rules, Tx};
 use crate::ledger::visibility::Memberships;
 use crate::ledger::{approvals, open_messages, runs};
 use crate::limits;
 use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::telemetry::failpoint;
-use crate::turns::{self, Room, Taken};
+use crate::turns::{self, Room, TakenRoom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 mod cleaning;
 
-use cleaning::{CLEANED, Cleaning, SET_CLEAN};
+use cleaning::{CLEANED, CleaningState, SET_CLEAN};
 
 /// The writer's view of a mutation, besides its effect.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +138,7 @@ struct Envelope {
     mutation: Mutation,
     call: Box<dyn Apply>,
     /// Its part of the room of the queue, held until the commit even if the sender is gone.
-    _room: Taken,
+    _room: TakenRoom,
     _queued: QueuedMutation,
 }
 
@@ -190,8 +190,8 @@ impl WriterHandle {
     }
 
     /// What ends the writer while handles are left.
-    pub(super) fn ending(&self) -> Ending {
-        Ending { writer: self.queue.bell(), is_ending: Arc::clone(&self.is_ending) }
+    pub(super) fn ending(&self) -> WriterShutdown {
+        WriterShutdown { writer: self.queue.bell(), is_ending: Arc::clone(&self.is_ending) }
     }
 
     /// The counts of queued mutations and of commits.
@@ -227,12 +227,12 @@ impl Drop for Owner {
 }
 
 /// Ends the writer while handles are left.
-pub struct Ending {
+pub struct WriterShutdown {
     writer: Bell<Envelope>,
     is_ending: Arc<AtomicBool>,
 }
 
-impl Ending {
+impl WriterShutdown {
     /// Has the writer close its queue, and end as soon as what is queued is done.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
@@ -264,7 +264,7 @@ pub(crate) struct Writer {
     is_gone: Arc<AtomicBool>,
     /// True once the queue is to be closed.
     is_ending: Arc<AtomicBool>,
-    cleaning: Cleaning,
+    cleaning: CleaningState,
 }
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
@@ -324,7 +324,7 @@ impl Writer {
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let (cleaning, cleaned_receiver) = Cleaning::of(database.connection())?;
+        let (cleaning, cleaned_receiver) = CleaningState::load(database.connection())?;
         let announced = Announced {
             head_seq: head_receiver,
             newest_event: newest_receiver,
@@ -362,7 +362,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         while let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) = {
             let pace = &self.pace;
-            self.queue.take(!self.cleaning.goes_on, |tenants| pace.most(tenants))
+            self.queue.take_batch(!self.cleaning.goes_on, |tenants| pace.most(tenants))
         } {
             if is_shared {
                 self.pace.share(self.clock.now());
@@ -419,10 +419,10 @@ impl Writer {
     fn clean(&mut self) {
         let cleaned = self.database.clean().and_then(|cleaned| {
             match cleaned {
-                Cleaned::Partly => self.cleaning.goes_on = true,
-                Cleaned::Blocked => {}
-                Cleaned::Unable => self.cleaning.is_unclean = false,
-                Cleaned::Fully => self.note_cleaned()?,
+                CleaningProgress::Partly => self.cleaning.goes_on = true,
+                CleaningProgress::Blocked => {}
+                CleaningProgress::Unable => self.cleaning.is_unclean = false,
+                CleaningProgress::Fully => self.note_cleaned()?,
             }
             Ok(())
         });
@@ -508,16 +508,16 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, commits, events, uses, erased } = finished;
+        let FinishedTx { counters, claims, interrupted, commits, events, uses, erased } = finished;
         let is_due = commits.iter().any(|commit| commit.newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.committed.commits.committed(&commits);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
-        if erased > Erasing::Nothing {
+        if erased > EraseExtent::Nothing {
             self.committed.ring.forget();
         }
-        self.cleaning.is_unclean |= erased == Erasing::Ended;
+        self.cleaning.is_unclean |= erased == EraseExtent::Ended;
         self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(newest);
@@ -564,7 +564,7 @@ impl Writer {
     /// Writes the rows of all mutations, without the commit.
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
-    fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
+    fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<FinishedTx> {
         self.database.begin()?;
         let Committed { quotas, secrets, .. } = &self.committed;
         let rules = Rules { quotas, secrets };
@@ -613,7 +613,7 @@ mod tests {
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy(_)))));
-        drop(waiting.take(true, |_| 1));
+        drop(waiting.take_batch(true, |_| 1));
         assert!(write().now_or_never().is_none(), "the queue is free again");
     }
 
@@ -625,14 +625,14 @@ mod tests {
             let turn = turns.begin(&turns::Share::new(tenant.into(), "token".into())).expect("room");
             let write =
                 handle.write(Mutation::derived(if tenant == "quiet" { "quiet" } else { "loud" }, 0), |_| Ok(()));
-            turn.take(write).now_or_never()
+            turn.take_turns(write).now_or_never()
         };
         for _ in 0..1_000 {
             assert!(of("loud").is_none(), "it waits");
         }
         assert!(matches!(of("loud"), Some(Err(Error::Busy(_)))), "it has its share");
         assert!(of("quiet").is_none(), "another one waits");
-        let batch = waiting.take(true, |tenants| tenants).expect("mutations").letters;
+        let batch = waiting.take_batch(true, |tenants| tenants).expect("mutations").letters;
         let names: Vec<&str> = batch.iter().map(|envelope| envelope.mutation.name).collect();
         assert_eq!(names, ["loud", "quiet"]);
     }

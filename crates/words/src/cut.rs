@@ -40,7 +40,7 @@ pub enum Form {
 
 impl Form {
     /// The form of a text of which nothing is known: JSON if it has the brackets of an object or a list around it.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         let text = text.trim();
         let is_within = |open, close| text.starts_with(open) && text.ends_with(close);
         if is_within('{', '}') || is_within('[', ']') { Self::Json } else { Self::Plain }
@@ -67,7 +67,7 @@ enum Script {
 }
 
 impl Script {
-    fn of(character: char) -> Self {
+    fn from_char(character: char) -> Self {
         match character {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => Self::Word,
             '\0'..='\x7f' => Self::Blank,
@@ -201,7 +201,7 @@ struct Run {
 
 impl Run {
     fn add(&mut self, unit: Unit, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
-        let script = match Script::of(unit.character) {
+        let script = match Script::from_char(unit.character) {
             _ if self.script != Script::Blank && continues(unit.character) => self.script,
             script => script,
         };
@@ -276,12 +276,12 @@ fn give(
 /// True if a word is one character of a script without blanks.
 pub(super) fn is_one_dense(word: &str) -> bool {
     let mut letters = word.chars().filter(|character| !continues(*character));
-    letters.next().is_some_and(|first| Script::of(first) == Script::Dense) && letters.next().is_none()
+    letters.next().is_some_and(|first| Script::from_char(first) == Script::Dense) && letters.next().is_none()
 }
 
 /// True if a word is of a script without blanks.
 pub(super) fn is_dense(word: &str) -> bool {
-    word.chars().next().is_some_and(|first| Script::of(first) == Script::Dense)
+    word.chars().next().is_some_and(|first| Script::from_char(first) == Script::Dense)
 }
 
 /// The bytes of some characters, of which there is one at least.
@@ -345,7 +345,7 @@ fn pieces(units: &[Unit]) -> Vec<&[Unit]> {
 
 /// A word with its bytes in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PlacedWord {
     pub(super) word: String,
     pub(super) bytes: Range<usize>,
 }
@@ -353,16 +353,16 @@ pub(super) struct Placed {
 /// The words of a text by column, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PlacedWords {
-    pub(super) whole: Vec<Placed>,
-    pub(super) pieces: Vec<Placed>,
-    pub(super) stems: Vec<Placed>,
+    pub(super) whole: Vec<PlacedWord>,
+    pub(super) pieces: Vec<PlacedWord>,
+    pub(super) stems: Vec<PlacedWord>,
 }
 
 impl PlacedWords {
-    pub(super) fn of(text: &str, form: Form) -> Self {
+    pub(super) fn from_text(text: &str, form: Form) -> Self {
         let mut all = Self::default();
         cut(text, form, &mut |column, word, bytes| {
-            let placed = Placed { word: word.to_owned(), bytes };
+            let placed = PlacedWord { word: word.to_owned(), bytes };
             match column {
                 Column::Whole => all.whole.push(placed),
                 Column::Piece => all.pieces.push(placed),

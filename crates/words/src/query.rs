@@ -1,6 +1,6 @@
 //! The terms of a query.
 
-use super::cut::{Column, Form, Placed, PlacedWords, cut, is_dense, is_one_dense};
+use super::cut::{Column, Form, PlacedWord, PlacedWords, cut, is_dense, is_one_dense};
 use std::fmt;
 use std::ops::Range;
 
@@ -71,7 +71,7 @@ impl Query {
             };
             let is_quoted = rest.starts_with('"');
             let is_prefix = if is_quoted { behind.starts_with('*') } else { text.ends_with('*') };
-            if let Some(term) = Term::of(text, is_prefix, is_quoted) {
+            if let Some(term) = Term::from_text(text, is_prefix, is_quoted) {
                 if !is_quoted && !is_prefix {
                     joined.push((text, term.whole.iter().any(|word| is_dense(word))));
                 }
@@ -118,7 +118,7 @@ impl Query {
 
     /// How often a text has each clue. More than once counts for single words alone.
     pub fn often(&self, text: &str, form: Form) -> Vec<u32> {
-        let words = PlacedWords::of(text, form);
+        let words = PlacedWords::from_text(text, form);
         self.clues.iter().map(|clue| clue.often(&words)).collect()
     }
 }
@@ -140,7 +140,7 @@ fn parts(text: &str) -> Vec<Term> {
     let mut parts = Vec::new();
     cut(text, Form::Plain, &mut |column, _, bytes| {
         if column != Column::Stem {
-            parts.extend(Term::of(&text[bytes], false, false));
+            parts.extend(Term::from_text(&text[bytes], false, false));
         }
     });
     // The last character of a run is in the pair before it.
@@ -150,7 +150,7 @@ fn parts(text: &str) -> Vec<Term> {
 
 impl Term {
     /// The term that a text without blanks around it means; none without a word.
-    fn of(text: &str, mut is_prefix: bool, is_quoted: bool) -> Option<Self> {
+    fn from_text(text: &str, mut is_prefix: bool, is_quoted: bool) -> Option<Self> {
         let (mut whole, mut pieces, mut stem) = (Vec::new(), Vec::new(), None);
         cut(text, Form::Plain, &mut |column, word, _| match column {
             Column::Whole => whole.push(word.to_owned()),
@@ -207,7 +207,7 @@ impl Term {
 }
 
 /// The bytes of each occurrence of a phrase.
-fn phrases(words: &[Placed], phrase: &[String], is_prefix: bool) -> Vec<Range<usize>> {
+fn phrases(words: &[PlacedWord], phrase: &[String], is_prefix: bool) -> Vec<Range<usize>> {
     let Some((last, before)) = phrase.split_last() else { return Vec::new() };
     let windows = words.windows(phrase.len());
     let matching = windows.filter(|window| {
@@ -215,7 +215,7 @@ fn phrases(words: &[Placed], phrase: &[String], is_prefix: bool) -> Vec<Range<us
         let ends = if is_prefix { end.word.starts_with(last) } else { end.word == *last };
         ends && begin.iter().zip(before).all(|(placed, word)| placed.word == *word)
     });
-    let bytes = |window: &[Placed]| match window {
+    let bytes = |window: &[PlacedWord]| match window {
         [first, .., last] => first.bytes.start.min(last.bytes.start)..last.bytes.end,
         [one] => one.bytes.clone(),
         [] => 0..0,

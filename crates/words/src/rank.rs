@@ -29,7 +29,7 @@ pub struct Scores {
 
 impl Scores {
     /// By these statistics.
-    pub fn of(statistics: &Statistics) -> Self {
+    pub fn from_statistics(statistics: &Statistics) -> Self {
         let parts = statistics.parts.max(1) as f64;
         let rarity = |having: &u64| {
             let having = (*having as f64).min(parts);

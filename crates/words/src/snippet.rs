@@ -19,7 +19,7 @@ pub struct Snippet {
 /// The passage of at most about `bytes_max` bytes with the most clues of a query, of equals the first; the beginning of
 /// the text if nothing in it matches.
 pub fn snippet(query: &Query, text: &str, form: Form, bytes_max: usize) -> Snippet {
-    let words = PlacedWords::of(text, form);
+    let words = PlacedWords::from_text(text, form);
     let mut places: Vec<(Range<usize>, usize)> = Vec::new();
     for (term, number) in query.clues.iter().zip(0..) {
         places.extend(term.places(&words).into_iter().map(|place| (place, number)));

@@ -47,10 +47,10 @@ fn texts_are_cut_into_words_and_pieces() {
 fn escapes_of_json_stand_for_their_characters() {
     let json = r#"{"a": "one\ntwo\\new caf\u00e9 \ud83d\ude00\u4f1a\u8bdd \uzz"}"#;
     assert_eq!(words(json, Form::Json).0, "a one two new café 会话 uzz");
-    assert_eq!(Form::of(" {\"a\": 1}\n"), Form::Json);
-    assert_eq!(Form::of("[1]"), Form::Json);
+    assert_eq!(Form::from_text(" {\"a\": 1}\n"), Form::Json);
+    assert_eq!(Form::from_text("[1]"), Form::Json);
     for plain in ["", "{", "{]", "C:\\new"] {
-        assert_eq!(Form::of(plain), Form::Plain, "{plain}");
+        assert_eq!(Form::from_text(plain), Form::Plain, "{plain}");
     }
     assert_eq!(words("C:\\new", Form::Plain).0, "c new");
 }
@@ -175,12 +175,13 @@ fn a_question_has_clues_and_one_name_or_path_has_itself() {
 #[test]
 fn rare_clues_often_and_in_short_parts_say_more() {
     let statistics = Statistics { parts: 1_000, words: 20_000, having: vec![3, 900] };
-    let scores = Scores::of(&statistics);
+    let scores = Scores::from_statistics(&statistics);
     assert!(scores.score(0, 1, 20) > scores.score(1, 9, 20));
     assert!(scores.score(0, 2, 20) > scores.score(0, 1, 20));
     assert!(scores.score(0, 1, 20) > scores.score(0, 1, 200));
     assert!(scores.score_max(0, 1) >= scores.score(0, 1, 0));
-    let everywhere = Scores::of(&Statistics { parts: 1_000_000_000, words: 1, having: vec![1_000_000_000] });
+    let everywhere =
+        Scores::from_statistics(&Statistics { parts: 1_000_000_000, words: 1, having: vec![1_000_000_000] });
     assert_eq!(everywhere.score(0, 1, 20), 1, "also what all parts have");
     // As BM25 says it: of an average part the rarity alone.
     let rarity = (1.0_f64 + (1_000.0 - 3.0 + 0.5) / 3.5).ln();

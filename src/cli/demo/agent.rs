@@ -1,6 +1,6 @@
 //! An agent of the demo: requests the view before each reply, and appends the messages of its script.
 
-use super::sample::{self, Step, Turn};
+use super::sample::{self, DemoTurn, ToolStep};
 use crate::pb;
 use anyhow::Context;
 use longhand_client::{Client, Reason, View};
@@ -39,10 +39,10 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The pace at which agents that take turns are done after about this time.
-    pub(super) fn of(time: Duration, agents: &[&[Turn]]) -> Self {
-        let words = |turn: &Turn| turn.conclusion.split_inclusive(' ').count() as u32;
+    pub(super) fn for_time(time: Duration, agents: &[&[DemoTurn]]) -> Self {
+        let words = |turn: &DemoTurn| turn.conclusion.split_inclusive(' ').count() as u32;
         // The last act of a turn is to let the other one begin.
-        let acts = |turn: &Turn| turn.steps.len() as u32 + words(turn) / WORDS_A_PACE + 1;
+        let acts = |turn: &DemoTurn| turn.steps.len() as u32 + words(turn) / WORDS_A_PACE + 1;
         let acts: u32 = agents.iter().flat_map(|turns| *turns).map(acts).sum();
         let answer = time / ANSWER_SHARE;
         Self { act: (time - answer) / acts.max(1), answer: answer.max(ANSWER_TIME_MIN) }
@@ -79,14 +79,14 @@ impl Agent {
     }
 
     /// Plays its turns.
-    pub(super) async fn play(mut self, turns: &'static [Turn]) -> anyhow::Result<AgentRecord> {
+    pub(super) async fn play(mut self, turns: &'static [DemoTurn]) -> anyhow::Result<AgentRecord> {
         for turn in turns {
             self.turn(turn).await.with_context(|| format!("the agent in the {} failed", self.name))?;
         }
         Ok(self.played)
     }
 
-    async fn turn(&mut self, turn: &Turn) -> anyhow::Result<()> {
+    async fn turn(&mut self, turn: &DemoTurn) -> anyhow::Result<()> {
         let epoch = self.begin_run().await?;
         self.work(turn).await?;
         if let Some(epoch) = epoch {
@@ -118,7 +118,7 @@ impl Agent {
         }
     }
 
-    async fn work(&mut self, turn: &Turn) -> anyhow::Result<()> {
+    async fn work(&mut self, turn: &DemoTurn) -> anyhow::Result<()> {
         let request = sample::request(self.next_id(), turn.request);
         self.append(request).await?;
         for step in turn.steps {
@@ -132,7 +132,7 @@ impl Agent {
         format!("{}:{}", self.name, self.played.sent.len() + 1)
     }
 
-    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    async fn step(&mut self, step: &ToolStep) -> anyhow::Result<()> {
         let id = self.next_id();
         let mut call = sample::call(id.clone(), step);
         call.finish = Some(self.ask(pb::FinishReason::ToolCalls, &call).await?);
@@ -144,7 +144,7 @@ impl Agent {
     }
 
     /// With a pace, there are people who are asked, if the step has a question: waits for their answer.
-    async fn is_allowed(&mut self, call_of: &str, step: &Step) -> anyhow::Result<bool> {
+    async fn is_allowed(&mut self, call_of: &str, step: &ToolStep) -> anyhow::Result<bool> {
         let (Some(pace), Some(question)) = (self.pace, step.question) else { return Ok(true) };
         let session_id = self.session_id.clone();
         let question = Some(sample::question(question, call_of, step, pace.answer));
@@ -220,11 +220,11 @@ impl Agent {
 
     /// Requests the view, as before every reply. Returns the finish of the reply.
     async fn ask(&mut self, reason: pb::FinishReason, reply: &pb::NewMessage) -> anyhow::Result<pb::Finish> {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: self.session_id.clone(),
             overflow_action: pb::OverflowAction::Wait.into(),
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         self.held = self.client.refresh_view(request, &self.held).await?;
         let header = &self.held.header;

@@ -2,7 +2,7 @@
 
 use super::agent::AgentRecord;
 use crate::cli::output::count;
-use crate::cli::view::pairing_faults;
+use crate::cli::pairing;
 use crate::pb;
 use crate::pb::check_integrity_response::Item;
 use crate::pb::event::Body;
@@ -137,7 +137,7 @@ fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, St
 pub(super) fn views(played: &[AgentRecord]) -> Check {
     let views = || played.iter().flat_map(|played| &played.views);
     let unfit = views().filter(|view| !view.header.fits).count();
-    let faults: Vec<String> = views().flat_map(|view| pairing_faults(&view.messages)).collect();
+    let faults: Vec<String> = views().flat_map(|view| pairing::faults(&view.messages)).collect();
     let result = match faults.first() {
         Some(fault) => Err(format!("{}: {fault}", count(faults.len() as i64, "fault"))),
         None if unfit > 0 => Err(format!("{} over the window", count(unfit as i64, "view"))),
@@ -151,10 +151,10 @@ pub(super) async fn same_views(client: &Client, session_id: &str, played: &[Agen
     let mut wrong = Vec::new();
     let mut asked = 0;
     for served in played.iter().flat_map(|played| &played.views) {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session_id.to_owned(),
             as_of_revision: Some(served.header.revision),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         let again = client.view(request).await?;
         asked += 1;

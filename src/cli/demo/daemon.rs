@@ -14,12 +14,12 @@ use tokio::process::Child;
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A folder that is removed when it is dropped, unless it is kept.
-struct Folder {
+struct DemoFolder {
     path: PathBuf,
     keep: bool,
 }
 
-impl Drop for Folder {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         if !self.keep {
             // The system cleans up files that cannot be removed here.
@@ -31,7 +31,7 @@ impl Drop for Folder {
 /// A running daemon, and its folder.
 pub(super) struct Daemon {
     child: Child,
-    folder: Folder,
+    folder: DemoFolder,
     /// Address on which it listens.
     pub(super) address: Address,
 }
@@ -41,7 +41,7 @@ impl Daemon {
     pub(super) async fn start() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("longhand-demo-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        let folder = Folder { path, keep: false };
+        let folder = DemoFolder { path, keep: false };
         let child = start::daemon(&folder.path, false).await?;
         let address = Address::of_data_dir(&folder.path);
         Ok(Self { child, folder, address })

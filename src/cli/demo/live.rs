@@ -5,7 +5,7 @@ use super::daemon::Daemon;
 use super::sample;
 use super::watcher::wait_until_idle;
 use crate::cli::output::{HEADING, Output, one_line};
-use crate::cli::watch::Following;
+use crate::cli::watch::EventPrinter;
 use crate::cli::{Globals, console, failure, welcome};
 use crate::pb;
 use crate::pb::event::Body;
@@ -60,8 +60,8 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
         output.wrapped_line(line, "")?;
     }
     let scripts = [sample::TERMINAL, sample::EDITOR];
-    let pace = Pace::of(time, &scripts);
-    let mut following = Following::begin(connect("terminal").await?, Some(session_id.to_owned()), output).await?;
+    let pace = Pace::for_time(time, &scripts);
+    let mut following = EventPrinter::begin(connect("terminal").await?, Some(session_id.to_owned()), output).await?;
     let agent = async |name| anyhow::Ok(Agent::new(name, connect(name).await?, session_id).at_pace(pace));
     let (terminal, editor) = (agent("terminal").await?, agent("editor").await?);
     let onlooker = connect("demo").await?;
@@ -102,7 +102,7 @@ async fn show(daemon: &Daemon, session_id: &str, time: Duration, output: &mut Ou
         output.wrapped_line(line, "")?;
     }
     let server = format!("--server {}", daemon.address);
-    for command in ["context demo", "search nodal"] {
+    for command in ["view demo", "search nodal"] {
         output.line(&format!("  {} {server} {command}", welcome::program()))?;
     }
     output.line("And with sessions of your own:")?;

@@ -8,10 +8,10 @@ mod sample;
 mod watcher;
 
 use super::Globals;
-use super::context::{heading, headline};
 use super::message_text::part_lines;
 use super::output::{Output, count, one_line, truncate};
 use super::signals::{INTERRUPTED, Signals};
+use super::view::{heading, headline};
 use crate::pb;
 use crate::pb::event::Body;
 use agent::{Agent, AgentRecord};
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use watcher::Watched;
+use watcher::WatchedEvents;
 
 /// Window of the model that the sample's agents report, in tokens: small, so that a short session fills it.
 const WINDOW_TOKENS: i64 = 14_000;
@@ -67,7 +67,6 @@ impl Arguments {
     }
 }
 
-/// Result of the demo, as JSON.
 #[derive(Serialize)]
 struct DemoResult<'a> {
     passed: bool,
@@ -110,7 +109,7 @@ async fn check(
     let mut output = globals.output();
     introduce(&mut output, &daemon, session_id)?;
     let (played, watched) = play(&daemon, &client, session_id, output).await?;
-    let Watched { events, mut output } = watched;
+    let WatchedEvents { events, mut output } = watched;
     show_compaction(&client, session_id, &events, &mut output).await?;
     let mut checks = vec![
         checks::history(&client, session_id, &played).await?,
@@ -122,9 +121,9 @@ async fn check(
     ];
     let server = daemon.address.to_string();
     let kept = if keep {
-        let kept = farewell(&daemon, session_id);
+        let farewell_lines = farewell(&daemon, session_id);
         daemon.keep();
-        kept
+        farewell_lines
     } else {
         drop(client);
         checks.push(checks::stopped(daemon.stop().await?));
@@ -179,7 +178,7 @@ async fn play(
     client: &Client,
     session_id: &str,
     output: Output,
-) -> anyhow::Result<([AgentRecord; 2], Watched)> {
+) -> anyhow::Result<([AgentRecord; 2], WatchedEvents)> {
     let terminal = Agent::new("terminal", daemon.connect("terminal").await?, session_id);
     let editor = Agent::new("editor", daemon.connect("editor").await?, session_id);
     let interface = daemon.connect("interface").await?;
@@ -206,10 +205,10 @@ async fn show_compaction(
 ) -> anyhow::Result<()> {
     let Some((before, after)) = first_compaction(events).filter(|_| !output.json()) else { return Ok(()) };
     for (when, revision) in [("before", before), ("after", after)] {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session_id.to_owned(),
             as_of_revision: Some(revision),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         let view = client.view(request).await?;
         output.line("")?;
@@ -253,10 +252,10 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let total = view.messages.len();
     for (index, message) in view.messages.iter().enumerate() {
-        if message.kind() == pb::ContextMessageKind::Summary {
+        if message.kind() == pb::ViewMessageKind::Summary {
             lines.push(format!("  {}", heading(message)));
-            let words = message.parts.iter().filter_map(|part| part.part.as_ref());
-            let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+            let parts = message.parts.iter().filter_map(|part| part.part.as_ref());
+            let text: Vec<String> = parts.flat_map(|part| part_lines(part, false)).collect();
             lines.extend(text.iter().take(SUMMARY_LINES).map(|line| format!("    {line}")));
             if text.len() > SUMMARY_LINES {
                 lines.push(format!("    … {} more", count((text.len() - SUMMARY_LINES) as i64, "line")));
@@ -270,7 +269,7 @@ fn outline(view: &View, columns: usize) -> Vec<String> {
     lines.iter().map(|line| truncate(line, columns)).collect()
 }
 
-fn in_a_line(message: &pb::ContextMessage) -> String {
+fn in_a_line(message: &pb::ViewMessage) -> String {
     let words = message.parts.iter().filter_map(|part| part.part.as_ref());
     let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
     one_line(&format!("{}: {}", heading(message), text.join(" ")))
@@ -291,7 +290,7 @@ fn farewell(daemon: &Daemon, session_id: &str) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("The daemon keeps running in {}. For example:", daemon.folder().display()),
-        format!("  longhand {server} context {session_id}"),
+        format!("  longhand {server} view {session_id}"),
         format!("  longhand {server} replay {session_id}"),
     ];
     lines.extend(daemon.process_id().map(|id| format!("  kill {id}   # stops it")));

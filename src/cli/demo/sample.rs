@@ -14,14 +14,14 @@ pub(super) const ALLOWED: &str = "yes";
 const MODEL: &str = "sample-model";
 
 /// A turn: the user's request, the agent's tool calls, and its conclusion.
-pub(super) struct Turn {
+pub(super) struct DemoTurn {
     pub(super) request: &'static str,
-    pub(super) steps: &'static [Step],
+    pub(super) steps: &'static [ToolStep],
     pub(super) conclusion: &'static str,
 }
 
 /// One reply that uses a tool.
-pub(super) struct Step {
+pub(super) struct ToolStep {
     pub(super) says: &'static str,
     pub(super) work: Work,
     /// Question to people before the tool is used.
@@ -38,13 +38,13 @@ pub(super) enum Work {
 
 use Work::{Read, Search, Test, Write};
 
-const fn step(says: &'static str, work: Work) -> Step {
-    Step { says, work, question: None }
+const fn step(says: &'static str, work: Work) -> ToolStep {
+    ToolStep { says, work, question: None }
 }
 
 /// The turns of the agent in the terminal.
-pub(super) const TERMINAL: &[Turn] = &[
-    Turn {
+pub(super) const TERMINAL: &[DemoTurn] = &[
+    DemoTurn {
         request: "Add a command `tidewater next STATION` that prints the next high and low water. Never use \
             local time in the library: everything in src/ is UTC, only src/render.rs converts.",
         steps: &[
@@ -55,7 +55,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         conclusion: "`tidewater next` is written in src/commands/next.rs. It walks the harmonic sum in steps of \
             six minutes and refines each turning point by bisection. Next step: tests against published tables.",
     },
-    Turn {
+    DemoTurn {
         request: "The bisection is too slow for a year of predictions. Can you find the extremes from the \
             derivative instead?",
         steps: &[
@@ -69,7 +69,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         conclusion: "The derivative is in place, but harmonics::slack_times fails: slack at 03:12, expected \
             03:18. I suspect the nodal correction is applied twice.",
     },
-    Turn {
+    DemoTurn {
         request: "Yes, fix the double nodal correction. Do not touch the coefficients in data/constituents.toml, \
             they are from the hydrographic office.",
         steps: &[
@@ -80,7 +80,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         conclusion: "Fixed: src/nodal.rs applies the correction once, at load. All harmonics tests pass. The \
             decision is to correct at load because predictions for one year share one factor.",
     },
-    Turn {
+    DemoTurn {
         request: "Make the station list searchable by distance from a position.",
         steps: &[
             step("The index has to fit the loader.", Read("src/stations.rs", 75)),
@@ -93,7 +93,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         conclusion: "Distance search works except across longitude 180: station 9410 is not found. I will wrap \
             the grid's columns next.",
     },
-    Turn {
+    DemoTurn {
         request: "Wrap the columns then, and add a limit to the number of results.",
         steps: &[
             step("The wrap belongs in one place.", Read("src/grid.rs", 60)),
@@ -102,7 +102,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         ],
         conclusion: "src/grid.rs wraps its columns and takes `--limit`, 10 unless told otherwise. All grid tests pass.",
     },
-    Turn {
+    DemoTurn {
         request: "Now cache a year of predictions per station on disk.",
         steps: &[
             step("First, where predictions are asked for.", Search("predict_year", 65)),
@@ -112,7 +112,7 @@ pub(super) const TERMINAL: &[Turn] = &[
         conclusion: "src/cache.rs keeps one file for each station and year under the cache directory. A changed \
             data/constituents.toml changes the key, so old files are never read.",
     },
-    Turn {
+    DemoTurn {
         request: "Print the cache's hit rate with --verbose.",
         steps: &[
             step("Where is verbosity handled?", Read("src/main.rs", 65)),
@@ -125,8 +125,8 @@ pub(super) const TERMINAL: &[Turn] = &[
 ];
 
 /// The turns of the agent in the editor.
-pub(super) const EDITOR: &[Turn] = &[
-    Turn {
+pub(super) const EDITOR: &[DemoTurn] = &[
+    DemoTurn {
         request: "While the terminal works on `next`: review src/render.rs for daylight saving mistakes.",
         steps: &[
             step("Reading the renderer.", Read("src/render.rs", 80)),
@@ -135,7 +135,7 @@ pub(super) const EDITOR: &[Turn] = &[
         conclusion: "src/render.rs adds an hour by hand in autumn. It must ask the time zone database instead; \
             two callers depend on the mistake.",
     },
-    Turn {
+    DemoTurn {
         request: "Replace it by the time zone database and keep the column widths.",
         steps: &[
             step("The conversion moves behind one function.", Write("src/render.rs", 62)),
@@ -147,10 +147,10 @@ pub(super) const EDITOR: &[Turn] = &[
         conclusion: "The renderer asks the database now. tests/golden/brest.txt differs at line 14 because the \
             old output was wrong there; I ask before I bless it.",
     },
-    Turn {
+    DemoTurn {
         request: "Good. Then write tests for the night the clocks change, both directions.",
         steps: &[
-            Step {
+            ToolStep {
                 question: Some("Overwrite tests/golden/brest.txt? Its line 14 was an hour off."),
                 ..step("The new golden file first.", Write("tests/golden/brest.txt", 54))
             },
@@ -159,7 +159,7 @@ pub(super) const EDITOR: &[Turn] = &[
         ],
         conclusion: "tests/clock_change.rs covers both nights in Brest, Lisbon and Halifax. All pass.",
     },
-    Turn {
+    DemoTurn {
         request: "Document the file format of data/constituents.toml.",
         steps: &[
             step("What does the loader accept?", Read("src/constituents.rs", 78)),
@@ -168,7 +168,7 @@ pub(super) const EDITOR: &[Turn] = &[
         conclusion: "docs/constituents.md describes every key, its unit and its range, with one example per kind \
             of station.",
     },
-    Turn {
+    DemoTurn {
         request: "The loader should refuse unknown keys, with the line number.",
         steps: &[
             step("Errors are built here.", Search("LoadError", 60)),
@@ -178,7 +178,7 @@ pub(super) const EDITOR: &[Turn] = &[
         conclusion: "Unknown keys are refused. One test fails: missing field `speed` at line 31 of \
             data/constituents.toml; the field is optional in the published file.",
     },
-    Turn {
+    DemoTurn {
         request: "Make speed optional with the astronomical default.",
         steps: &[
             step("The defaults table.", Read("src/astronomy.rs", 76)),
@@ -187,7 +187,7 @@ pub(super) const EDITOR: &[Turn] = &[
         ],
         conclusion: "`speed` is optional and falls back to src/astronomy.rs. All constituents tests pass.",
     },
-    Turn {
+    DemoTurn {
         request: "Write the README: what it is, one example, where the data is from.",
         steps: &[
             step("What do the commands print today?", Test("commands", None)),
@@ -311,7 +311,7 @@ pub(super) fn request(client_id: String, text: &str) -> pb::NewMessage {
 }
 
 /// A reply that calls a tool; the caller sets its finish.
-pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
+pub(super) fn call(client_id: String, step: &ToolStep) -> pb::NewMessage {
     let call = pb::ToolCallPart {
         call_id: format!("call:{client_id}"),
         tool: step.work.tool().to_owned(),
@@ -324,7 +324,7 @@ pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
 }
 
 /// Question before the tool call in the reply `call_of` is made; without an answer in time, it is.
-pub(super) fn question(text: &str, call_of: &str, step: &Step, answer_timeout: Duration) -> pb::Question {
+pub(super) fn question(text: &str, call_of: &str, step: &ToolStep, answer_timeout: Duration) -> pb::Question {
     let choice = |id: &str, label: &str| pb::Choice { id: id.to_owned(), label: label.to_owned() };
     pb::Question {
         text: text.to_owned(),
@@ -339,7 +339,7 @@ pub(super) fn question(text: &str, call_of: &str, step: &Step, answer_timeout: D
 }
 
 /// Result of the tool call in the reply `call_of`, which people may have refused.
-pub(super) fn result(client_id: String, call_of: &str, step: &Step, is_allowed: bool) -> pb::NewMessage {
+pub(super) fn result(client_id: String, call_of: &str, step: &ToolStep, is_allowed: bool) -> pb::NewMessage {
     let (output, status) = match is_allowed {
         true => step.work.output(),
         false => ("refused by the user".to_owned(), pb::ToolResultStatus::Error),

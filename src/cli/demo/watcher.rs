@@ -18,7 +18,7 @@ const SETTLE_TRIES: u32 = 400;
 const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Events that the watcher received.
-pub(super) struct Watched {
+pub(super) struct WatchedEvents {
     /// The events, in the order of their arrival.
     pub(super) events: Vec<pb::Event>,
     /// The output that they were printed to.
@@ -32,7 +32,7 @@ pub(super) async fn follow(
     session_id: String,
     mut last: watch::Receiver<Option<i64>>,
     mut output: Output,
-) -> anyhow::Result<Watched> {
+) -> anyhow::Result<WatchedEvents> {
     let request = pb::SubscribeEventsRequest {
         session_ids: vec![session_id],
         start: Some(Start::FromBeginning(true)),
@@ -43,7 +43,7 @@ pub(super) async fn follow(
     loop {
         let seen = events.last().map_or(0, |event| event.revision);
         if last.borrow_and_update().is_some_and(|last| seen >= last) && open_compactions(&events) == 0 {
-            return Ok(Watched { events, output });
+            return Ok(WatchedEvents { events, output });
         }
         let response = tokio::select! {
             response = frames.next() => response?,
@@ -65,7 +65,7 @@ pub(super) async fn follow(
 /// Waits until no compaction is pending. Returns the session's revision then.
 pub(super) async fn wait_until_idle(client: &Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
-        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
+        if !compactions::list_all(client, session_id).await?.iter().any(compactions::is_active) {
             let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
             return Ok(client.call(request).await?.session.unwrap_or_default().revision);
         }

@@ -3,7 +3,7 @@
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Progress;
 use crate::cli::{failure, json};
-use crate::daemon::offline::{self, Exported, Gap, NamedRow};
+use crate::daemon::offline::{self, ExportItem, Gap, NamedRow};
 use anyhow::Context as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, Write as _};
@@ -15,12 +15,12 @@ use std::process::ExitCode;
 const LOST: &str = "lost.jsonl";
 
 /// The files of an export. Messages of one session mostly follow each other, so one file is open at a time.
-struct Folder {
+struct ExportFolder {
     path: PathBuf,
     open: Option<(String, BufWriter<File>)>,
 }
 
-impl Folder {
+impl ExportFolder {
     /// Makes the folder, which must be new or empty; only its owner can enter it.
     fn make(path: &Path) -> anyhow::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
@@ -52,19 +52,19 @@ impl Folder {
 
     /// Writes a piece. False if it is named as lost: a damaged value may have no form in JSON, such as a time of the
     /// year 100 000.
-    fn write(&mut self, piece: &Exported) -> io::Result<bool> {
+    fn write(&mut self, piece: &ExportItem) -> io::Result<bool> {
         let (name, encoded, table, row, session) = match piece {
-            Exported::Session(session) => {
+            ExportItem::Session(session) => {
                 let id = session.session_id.clone();
                 ("sessions.jsonl".to_owned(), json::encode(&**session), "session", id.clone(), id)
             }
-            Exported::Message(session, message) => {
+            ExportItem::Message(session, message) => {
                 let (name, id) = (format!("messages-{session}.jsonl"), message.message_id.clone());
                 (name, json::encode(&**message), "message", id, session.clone())
             }
-            Exported::Lost(lost) => return self.add(LOST, &line_of_row("lost", lost)).map(|()| false),
-            Exported::Gap(gap) => return self.add(LOST, &line_of_gap(gap)).map(|()| false),
-            Exported::Doubt(doubt) => return self.add(LOST, &line_of_row("doubt", doubt)).map(|()| false),
+            ExportItem::Lost(lost) => return self.add(LOST, &line_of_row("lost", lost)).map(|()| false),
+            ExportItem::Gap(gap) => return self.add(LOST, &line_of_gap(gap)).map(|()| false),
+            ExportItem::Doubt(doubt) => return self.add(LOST, &line_of_row("doubt", doubt)).map(|()| false),
         };
         match encoded {
             Ok(line) => self.add(&name, &line).map(|()| true),
@@ -108,13 +108,13 @@ struct Extent {
 }
 
 impl Extent {
-    fn add(&mut self, piece: &Exported, is_written: bool) {
+    fn add(&mut self, piece: &ExportItem, is_written: bool) {
         let number = match piece {
-            Exported::Session(_) if is_written => &mut self.sessions,
-            Exported::Message(..) if is_written => &mut self.messages,
-            Exported::Session(_) | Exported::Message(..) | Exported::Lost(_) => &mut self.lost,
-            Exported::Gap(_) => &mut self.gaps,
-            Exported::Doubt(_) => &mut self.doubts,
+            ExportItem::Session(_) if is_written => &mut self.sessions,
+            ExportItem::Message(..) if is_written => &mut self.messages,
+            ExportItem::Session(_) | ExportItem::Message(..) | ExportItem::Lost(_) => &mut self.lost,
+            ExportItem::Gap(_) => &mut self.gaps,
+            ExportItem::Doubt(_) => &mut self.doubts,
         };
         *number += 1;
     }
@@ -145,10 +145,10 @@ impl Extent {
 
 /// Exports a store to a folder.
 pub(super) async fn run(output: &mut Output, directory: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
-    let mut files = Folder::make(folder)?;
+    let mut files = ExportFolder::make(folder)?;
     let mut progress = Progress::new();
     let mut extent = Extent::default();
-    let mut each = |piece: Exported| {
+    let mut each = |piece: ExportItem| {
         extent.add(&piece, files.write(&piece)?);
         let rows = count(extent.sessions + extent.messages, "row");
         progress.show(|| format!("exports the store: {rows}, {} lost", extent.lost));

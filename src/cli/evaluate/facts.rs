@@ -56,7 +56,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(messages: &[Message]) -> Self {
+    fn from_messages(messages: &[Message]) -> Self {
         let mut texts = Self::default();
         let mut commands: HashMap<&str, String> = HashMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
@@ -146,10 +146,10 @@ fn add_strings(value: &Value, strings: &mut String) {
 /// The first program of a command and its arguments, without changes of directory and redirections; none for a single
 /// word.
 pub(super) fn command_head(command: &str) -> Option<String> {
-    let words = first_program(command)?.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = words.trim_end_matches(" 2").to_owned();
+    let head = first_program(command)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let head = head.trim_end_matches(" 2").to_owned();
     // A single word, such as `ls`, occurs in every conversation.
-    words.contains(' ').then(|| beginning(&words, COMMAND_CHARS_MAX).to_owned())
+    head.contains(' ').then(|| beginning(&head, COMMAND_CHARS_MAX).to_owned())
 }
 
 fn first_program(command: &str) -> Option<&str> {
@@ -199,15 +199,15 @@ fn figures(text: &str) -> BTreeSet<String> {
         let digits = figure.chars().filter(char::is_ascii_digit).count();
         digits >= FIGURE_DIGITS_MIN || figure.contains(['.', ',']) || !figure.ends_with(|c: char| c.is_ascii_digit())
     };
-    let found = FIGURE.find_iter(text).filter(|found| is_standalone(found.start(), found.end()));
-    found.map(|found| found.as_str().to_owned()).filter(|figure| is_distinctive(figure)).collect()
+    let figures = FIGURE.find_iter(text).filter(|figure| is_standalone(figure.start(), figure.end()));
+    figures.map(|figure| figure.as_str().to_owned()).filter(|figure| is_distinctive(figure)).collect()
 }
 
 /// Facts from before a boundary that are used again after it: files in calls; identifiers and figures in words and
 /// calls; commands that are run again; reported errors that occur again anywhere; items that were open at the boundary
 /// and are mentioned or listed again.
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
-    let (before, after) = (Texts::of(before), Texts::of(after));
+    let (before, after) = (Texts::from_messages(before), Texts::from_messages(after));
     let everything = before.everything();
     let after_text = format!("{}{}", after.words, after.inputs);
     let both = |known: BTreeSet<String>, used: BTreeSet<String>| -> BTreeSet<String> {
@@ -227,7 +227,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
 
 /// The text of messages in which facts are searched.
 pub(super) fn words_of(messages: &[Message]) -> String {
-    Texts::of(messages).searched()
+    Texts::from_messages(messages).searched()
 }
 
 #[cfg(test)]

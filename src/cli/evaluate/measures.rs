@@ -75,7 +75,7 @@ pub(super) struct Measures {
 
 impl History {
     /// Reads the messages before and after a boundary.
-    pub(super) fn of(before: &[Message], after: &[Message]) -> Self {
+    pub(super) fn new(before: &[Message], after: &[Message]) -> Self {
         let facts = used_again(before, after);
         let used = facts[..2].iter().flatten().cloned().collect();
         let mut history = Self {

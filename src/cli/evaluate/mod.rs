@@ -27,7 +27,7 @@ use crate::summarizer::{Extractive, Levels, NoObserver, Summarizer, levels};
 use anyhow::Context;
 use facts::words_of;
 use measures::History;
-use report::{Row, Split};
+use report::{Row, SplitPoint};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             progress: &mut progress,
             file: file_name(path),
         };
-        rows.extend(evaluation.of(transcript).await?);
+        rows.extend(evaluation.rows_of_transcript(transcript).await?);
     }
     progress.clear();
     if let Some(folder) = &arguments.out {
@@ -121,7 +121,7 @@ struct Evaluation<'a> {
 
 /// Inputs of the measurements at one boundary.
 struct Subject<'a> {
-    split: Split,
+    split: SplitPoint,
     history: History,
     /// Text that is behind ids in the view and can be expanded.
     expandable: String,
@@ -133,12 +133,12 @@ struct Subject<'a> {
 impl Evaluation<'_> {
     /// Every row about a transcript, with the boundary at the chosen message, else at its own first compaction, else
     /// where each preset compacts.
-    async fn of(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
+    async fn rows_of_transcript(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
         if let Some(at) = self.arguments.at {
             let messages: Vec<&NewMessage> = messages_of(entries).collect();
             let (before, after) = messages.split_at(at.min(messages.len()));
-            let (before, after) = (stored(before.iter().copied()), stored(after.iter().copied()));
+            let (before, after) = (store_messages(before.iter().copied()), store_messages(after.iter().copied()));
             return self.evaluate_boundary("chosen", &before, &after, None).await;
         }
         let real = entries.iter().enumerate().find_map(|(at, entry)| match entry {
@@ -150,7 +150,8 @@ impl Evaluation<'_> {
         let is_first_kept = |entry: &Entry| Some(entry.client_id()) == compaction.first_kept_client_id.as_deref();
         let at = entries[..end].iter().position(is_first_kept).unwrap_or(end);
         let own = compaction.summary_text.clone();
-        let (before, after) = (stored(messages_of(&entries[..at])), stored(messages_of(&entries[at..])));
+        let (before, after) =
+            (store_messages(messages_of(&entries[..at])), store_messages(messages_of(&entries[at..])));
         self.evaluate_boundary("real", &before, &after, Some(own)).await
     }
 
@@ -162,8 +163,8 @@ impl Evaluation<'_> {
         after: &[Message],
         own: Option<String>,
     ) -> anyhow::Result<Vec<Row>> {
-        let split = Split { file: self.file.clone(), kind, before: before.len(), after: after.len() };
-        let history = History::of(before, after);
+        let split = SplitPoint { file: self.file.clone(), kind, before: before.len(), after: after.len() };
+        let history = History::new(before, after);
         let expandable = words_of(before);
         let mut rows = Vec::new();
         let mut sizes = self.arguments.tokens.clone();
@@ -171,7 +172,7 @@ impl Evaluation<'_> {
             if sizes.is_empty() {
                 sizes.push(i64::try_from(own.chars().count() / 4).unwrap_or(i64::MAX).max(1));
             }
-            rows.push(Row::of(&split, (None, None), ("transcript".to_owned(), own), &history, None));
+            rows.push(Row::measure(&split, (None, None), ("transcript".to_owned(), own), &history, None));
         }
         for preset in self.presets {
             let policy = preset.policy();
@@ -216,7 +217,7 @@ impl Evaluation<'_> {
             TranscriptEntry::Message(message) => Some(message.as_ref()),
             TranscriptEntry::Compaction => None,
         });
-        let all = stored(messages);
+        let all = store_messages(messages);
         let mut rows = Vec::new();
         for preset in self.presets {
             let policy = preset.policy();
@@ -227,8 +228,12 @@ impl Evaluation<'_> {
                 continue;
             };
             let after = all.get(first.before.len()..).unwrap_or_default();
-            let split =
-                Split { file: self.file.clone(), kind: "simulated", before: first.before.len(), after: after.len() };
+            let split = SplitPoint {
+                file: self.file.clone(),
+                kind: "simulated",
+                before: first.before.len(),
+                after: after.len(),
+            };
             let retained = first.before.iter().filter(|message| first.plan.retained.contains(&message.revision));
             let retained: Vec<Message> = retained.cloned().collect();
             let attached = first.plan.attachments.iter().filter_map(|body| match body {
@@ -237,12 +242,12 @@ impl Evaluation<'_> {
             });
             let beside = attached.map(str::to_owned).chain((!retained.is_empty()).then(|| words_of(&retained)));
             let beside = beside.collect::<Vec<_>>().join("\n");
-            let history = History::of(&first.before, after);
+            let history = History::new(&first.before, after);
             let subject = Subject { split, history, expandable: words_of(&first.expandable), preset, beside };
             let sizes = self.arguments.tokens.iter().copied().map(Some);
             let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
-                let mut input = SummaryInput::of(&first.plan, &policy.counting, "");
+                let mut input = SummaryInput::from_plan(&first.plan, &policy.counting, "");
                 if let Some(tokens) = size {
                     (input.counting, input.budget_tokens) = (by_characters(), tokens);
                 }
@@ -283,11 +288,11 @@ impl Evaluation<'_> {
             }
             let summary = previous.unwrap_or_default();
             let text = [summary.as_str(), &subject.beside].join("\n").trim_end().to_owned();
-            rows.push(Row::of(&subject.split, asked, (writer, text), &subject.history, Some(&subject.expandable)));
+            rows.push(Row::measure(&subject.split, asked, (writer, text), &subject.history, Some(&subject.expandable)));
         }
         let tail = subject.history.tail(whole.budget_tokens);
         let written = ("tail".to_owned(), tail);
-        rows.push(Row::of(&subject.split, asked, written, &subject.history, Some(&subject.expandable)));
+        rows.push(Row::measure(&subject.split, asked, written, &subject.history, Some(&subject.expandable)));
         Ok(())
     }
 }
@@ -326,13 +331,13 @@ fn by_characters() -> Counting {
         rounding: Rounding::Floor,
         text: TextUnits::Length,
         per: CountPer::Message,
-        media: MediaUnits::all(0),
+        media: MediaUnits::same(0),
         usage: UsageCount::Total,
     }
 }
 
 /// Messages as a summarizer sees them, numbered in their order.
-fn stored<'a>(messages: impl Iterator<Item = &'a NewMessage>) -> Vec<Message> {
+fn store_messages<'a>(messages: impl Iterator<Item = &'a NewMessage>) -> Vec<Message> {
     (1..).zip(messages).map(|(revision, message)| store(revision, message)).collect()
 }
 

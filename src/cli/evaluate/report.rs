@@ -32,11 +32,11 @@ pub(super) struct Row {
     #[serde(skip)]
     pub(super) size: Option<i64>,
     /// Kept facts, for each kind, out of those that are used again.
-    pub(super) kept: BTreeMap<&'static str, Kept>,
+    pub(super) kept: BTreeMap<&'static str, KeptShare>,
     /// All kinds together.
-    pub(super) named: Kept,
+    pub(super) named: KeptShare,
     /// Files and identifiers that the rest uses, out of those in the text that occur before the boundary.
-    pub(super) precision: Kept,
+    pub(super) precision: KeptShare,
     /// Share of bare lists of names in the text, in percent.
     pub(super) lists_percent: usize,
     /// Lines that contradict the last result of a check, and the claims that a compaction would report.
@@ -45,7 +45,7 @@ pub(super) struct Row {
     pub(super) next_age: Option<usize>,
     /// Facts that are named, or that come back when ids in the view are expanded; none for a summary that was not made
     /// here, which has no ids in a view.
-    pub(super) named_or_expandable: Option<Kept>,
+    pub(super) named_or_expandable: Option<KeptShare>,
     /// The facts that are not kept, for each kind; kinds without such facts are left out.
     pub(super) lost: BTreeMap<&'static str, Vec<String>>,
     /// Text of the summary.
@@ -54,15 +54,15 @@ pub(super) struct Row {
 
 /// A number of kept items out of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Kept {
+pub(super) struct KeptShare {
     /// Number of kept items.
     pub(super) kept: usize,
     /// Number of all items.
     pub(super) all: usize,
 }
 
-impl Kept {
-    fn of<'a>(facts: impl IntoIterator<Item = &'a String>, holds: impl Fn(&str) -> bool) -> Self {
+impl KeptShare {
+    fn count<'a>(facts: impl IntoIterator<Item = &'a String>, holds: impl Fn(&str) -> bool) -> Self {
         let mut sum = Self::default();
         for fact in facts {
             sum.all += 1;
@@ -95,7 +95,7 @@ fn span(numbers: impl Iterator<Item = usize> + Clone) -> String {
 
 /// Position at which a transcript is split.
 #[derive(Debug, Clone)]
-pub(super) struct Split {
+pub(super) struct SplitPoint {
     /// File name of the transcript, without its folder.
     pub(super) file: String,
     /// `real`, `simulated` or `chosen`.
@@ -108,8 +108,8 @@ pub(super) struct Split {
 
 impl Row {
     /// Searches the facts in a summary's text, and in the originals that can be expanded.
-    pub(super) fn of(
-        split: &Split,
+    pub(super) fn measure(
+        split: &SplitPoint,
         (preset, size): (Option<&str>, Option<i64>),
         (summarizer, text): (String, String),
         history: &History,
@@ -118,13 +118,14 @@ impl Row {
         let facts = &history.facts;
         let measures = history.measure(&text);
         let names = |fact: &str| text.contains(fact);
-        let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, Kept::of(facts, names))).collect();
+        let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, KeptShare::count(facts, names))).collect();
         let lost = KINDS
             .iter()
             .zip(facts)
             .map(|(kind, facts)| (*kind, facts.iter().filter(|fact| !names(fact)).cloned().collect::<Vec<_>>()));
         let everything = || facts.iter().flatten();
-        let comes_back = |originals: &str| Kept::of(everything(), |fact| names(fact) || originals.contains(fact));
+        let comes_back =
+            |originals: &str| KeptShare::count(everything(), |fact| names(fact) || originals.contains(fact));
         Self {
             file: split.file.clone(),
             boundary_kind: split.kind,
@@ -135,8 +136,8 @@ impl Row {
             tokens: text.chars().count() / 4,
             size,
             kept,
-            named: Kept::of(everything(), names),
-            precision: Kept { kept: measures.names_used, all: measures.names },
+            named: KeptShare::count(everything(), names),
+            precision: KeptShare { kept: measures.names_used, all: measures.names },
             lists_percent: measures.lists_percent,
             contradictions: measures.contradictions,
             next_age: measures.next_age,
@@ -164,8 +165,9 @@ impl Row {
 
 /// Cells of a line: the summaries of one summarizer at one size under all presets.
 fn cells(rows: &[&Row]) -> Vec<String> {
-    let kept =
-        |of: &dyn Fn(&Row) -> Option<Kept>| Kept::cell(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>());
+    let share_cell = |of: &dyn Fn(&Row) -> Option<KeptShare>| {
+        KeptShare::cell(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>())
+    };
     let presets: BTreeSet<&str> = rows.iter().filter_map(|row| row.preset.as_deref()).collect();
     let mut cells = vec![
         rows.first().map_or_else(String::new, |row| row.summarizer.clone()),
@@ -175,14 +177,14 @@ fn cells(rows: &[&Row]) -> Vec<String> {
             several => format!("{several} presets"),
         },
         span(rows.iter().map(|row| row.tokens)),
-        kept(&|row| Some(row.named)),
+        share_cell(&|row| Some(row.named)),
     ];
-    cells.extend(KINDS.iter().map(|kind| kept(&|row| row.kept.get(kind).copied())));
-    cells.push(kept(&|row| Some(row.precision)));
+    cells.extend(KINDS.iter().map(|kind| share_cell(&|row| row.kept.get(kind).copied())));
+    cells.push(share_cell(&|row| Some(row.precision)));
     cells.push(format!("{} %", span(rows.iter().map(|row| row.lists_percent))));
     cells.push(span(rows.iter().map(|row| row.contradictions.len())));
     cells.push(span(rows.iter().filter_map(|row| row.next_age)));
-    cells.push(kept(&|row| row.named_or_expandable));
+    cells.push(share_cell(&|row| row.named_or_expandable));
     cells
 }
 
@@ -276,10 +278,10 @@ mod tests {
     use super::*;
 
     fn row(preset: &str, summarizer: &str, size: i64, kept: usize) -> Row {
-        let split = Split { file: "f.jsonl".to_owned(), kind: "chosen", before: 4, after: 2 };
+        let split = SplitPoint { file: "f.jsonl".to_owned(), kind: "chosen", before: 4, after: 2 };
         let written = (summarizer.to_owned(), "x".repeat(40));
-        let mut row = Row::of(&split, (Some(preset), Some(size)), written, &History::of(&[], &[]), None);
-        row.named = Kept { kept, all: 10 };
+        let mut row = Row::measure(&split, (Some(preset), Some(size)), written, &History::new(&[], &[]), None);
+        row.named = KeptShare { kept, all: 10 };
         row
     }
 

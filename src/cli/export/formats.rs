@@ -31,7 +31,7 @@ pub(super) async fn run(
     target: Target,
     output: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let (session, children) = session::read(client, session_id).await?;
+    let (session, children) = session::read_session(client, session_id).await?;
     match output {
         Some(path) => to_file(path, &session, target)?,
         None => {

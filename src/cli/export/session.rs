@@ -4,7 +4,7 @@ use crate::cli::compactions;
 use crate::grpc::wire;
 use crate::interop::export::{Compaction, Message, Session, Status};
 use crate::model::message::{FinishReason, MessageKind, MessageState, NewFinish, Role};
-use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step};
+use crate::model::part::{Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus};
 use crate::model::part::{ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::pb;
@@ -15,11 +15,11 @@ use longhand_client::Client;
 const PAGE_SIZE: i32 = 500;
 
 /// A session as of one revision, and the number of sessions of its sub-agents.
-pub(super) async fn read(client: &Client, session_id: String) -> anyhow::Result<(Session, usize)> {
+pub(super) async fn read_session(client: &Client, session_id: String) -> anyhow::Result<(Session, usize)> {
     let request = pb::GetSessionRequest { session_id: session_id.clone() };
     let session = client.call(request).await?.session.unwrap_or_default();
     let messages = messages(client, &session_id, session.revision).await?;
-    let done = compactions::all(client, &session_id).await?;
+    let done = compactions::list_all(client, &session_id).await?;
     let compactions = done.into_iter().rev().filter_map(|compaction| done_compaction(compaction, session.revision));
     let compactions = compactions.collect();
     let children = children(client, &session_id).await?;
@@ -184,7 +184,7 @@ fn part(part: pb::Part) -> NewPart {
         Some(Body::Media(source)) => PartBody::Media(media(source)),
         Some(Body::Marker(marker)) => PartBody::Marker(Marker { name: marker.name, text: marker.text }),
         Some(Body::Step(step)) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
+            PartBody::Step(ReplyStep { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
         }
         Some(Body::Opaque(opaque)) => {
             PartBody::Opaque(Opaque { provider: opaque.provider, kind: opaque.kind, data: opaque.data })

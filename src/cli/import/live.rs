@@ -1,9 +1,9 @@
 //! Live import: writes a transcript as an agent would, one message at a time, and requests a view before each reply.
 
-use super::plan::Turn;
-use super::play::{Ids, Player};
+use super::plan::ImportTurn;
+use super::play::{DaemonIds, Player};
 use crate::cli::output::hex;
-use crate::cli::view;
+use crate::cli::pairing;
 use crate::pb;
 use anyhow::Context;
 use longhand_client::View;
@@ -18,7 +18,7 @@ const PAGE_SIZE: i32 = 1000;
 
 /// The view that a reply was given, as a line of the views file.
 #[derive(Debug, Serialize)]
-struct ServedView<'a> {
+struct ViewLine<'a> {
     session_id: &'a str,
     message_client_id: &'a str,
     revision: i64,
@@ -33,12 +33,12 @@ impl Player {
     pub(super) async fn play_live(
         &mut self,
         session: &pb::Session,
-        turns: Vec<Turn>,
-        ids: &mut Ids,
+        turns: Vec<ImportTurn>,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<()> {
         let there = self.known_entries(&session.session_id).await?;
-        let mut held = View::default();
-        for Turn { edit, message } in turns {
+        let mut view = View::default();
+        for ImportTurn { edit, message } in turns {
             let own = message.client_id.clone().unwrap_or_default();
             if let Some(id) = there.get(&own) {
                 self.report.erased += i64::from(self.erased.contains(&own));
@@ -52,11 +52,11 @@ impl Player {
             }
             let is_reply = message.role() == pb::Role::Assistant && message.kind() == pb::MessageKind::Normal;
             if is_reply {
-                held = self.ask(&session.session_id, held).await?;
+                view = self.ask(&session.session_id, view).await?;
             }
             self.append(&session.session_id, vec![message], ids).await?;
             if is_reply {
-                self.note_view(&session.session_id, &own, &held)?;
+                self.note_view(&session.session_id, &own, &view)?;
             }
             if !self.pace.is_zero() {
                 tokio::time::sleep(self.pace).await;
@@ -66,13 +66,13 @@ impl Player {
     }
 
     /// Ids of the entries that an earlier, interrupted import wrote.
-    async fn known_entries(&mut self, session_id: &str) -> anyhow::Result<Ids> {
+    async fn known_entries(&mut self, session_id: &str) -> anyhow::Result<DaemonIds> {
         let request = pb::ListMessagesRequest {
             session_id: session_id.to_owned(),
             page_size: PAGE_SIZE,
             ..pb::ListMessagesRequest::default()
         };
-        let mut known = Ids::new();
+        let mut entries = DaemonIds::new();
         let mut pages = self.client.pages(request);
         while let Some(page) = pages.next().await? {
             // Messages that a fork inherited belong to another session; this import does not write them.
@@ -82,35 +82,35 @@ impl Player {
                 if message.parts.iter().any(|part| part.erased) {
                     self.erased.insert(client_id.clone());
                 }
-                known.insert(client_id, message.message_id);
+                entries.insert(client_id, message.message_id);
             }
         }
-        Ok(known)
+        Ok(entries)
     }
 
     /// Requests the view as an agent does before a reply. If it does not fit, the request waits for the pending
     /// compaction.
     async fn ask(&mut self, session_id: &str, held: View) -> anyhow::Result<View> {
-        let request = pb::GetContextRequest {
+        let request = pb::GetViewRequest {
             session_id: session_id.to_owned(),
             overflow_action: pb::OverflowAction::Wait.into(),
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
-            ..pb::GetContextRequest::default()
+            ..pb::GetViewRequest::default()
         };
         let (began, held_count) = (self.clock.now(), held.messages.len());
-        let view = self.client.refresh_view(request, &held).await.context("the context was refused")?;
+        let view = self.client.refresh_view(request, &held).await.context("the view was refused")?;
         let micros = self.clock.now().0 - began.0;
-        let faults = view::pairing_faults(&view.messages);
-        self.report.contexts.add(view.header.fits, faults.len(), micros);
+        let faults = pairing::faults(&view.messages);
+        self.report.views.add(view.header.fits, faults.len(), micros);
         let kept_count = usize::try_from(view.header.known_message_count)?;
-        self.report.contexts.changed_prefixes += usize::from(kept_count < held_count);
-        self.report.contexts.excepted += usize::from(view.header.over_window.as_ref().is_some_and(is_excepted));
+        self.report.views.changed_prefixes += usize::from(kept_count < held_count);
+        self.report.views.excepted += usize::from(view.header.over_window.as_ref().is_some_and(is_excepted));
         Ok(view)
     }
 
     fn note_view(&mut self, session_id: &str, own: &str, view: &View) -> anyhow::Result<()> {
         let Some(file) = &mut self.views else { return Ok(()) };
-        let served = ServedView {
+        let served = ViewLine {
             session_id,
             message_client_id: own,
             revision: view.header.revision,

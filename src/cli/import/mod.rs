@@ -12,7 +12,7 @@ mod source;
 
 use super::Globals;
 use super::failure::{self, Usage, note};
-use super::policy_file::Choice;
+use super::policy_file::PolicyChoice;
 use super::times;
 use super::tokens::tokens;
 use crate::clock::Clock;
@@ -20,7 +20,7 @@ use crate::model::ids::client_id_defect;
 use anyhow::Context;
 use plan::Combination;
 use play::Player;
-use report::Report;
+use report::ImportReport;
 use source::Sources;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     let files = paths::files(&arguments.paths)?;
     if let [file] = files.as_slice() {
-        let report = one(globals, &arguments, file).await?;
+        let report = import_file(globals, &arguments, file).await?;
         let mut output = globals.output();
         if let Some(report) = report {
             report.print(&mut output)?;
@@ -109,10 +109,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     // Without a daemon, no file could be imported.
     globals.client().await?;
-    let (mut sum, mut failed) = (report::Sum::default(), 0);
+    let (mut sum, mut failed) = (report::ImportSum::default(), 0);
     for (index, file) in files.iter().enumerate() {
         note(&format!("{} of {}: {}", index + 1, files.len(), file.display()));
-        match one(globals, &arguments, file).await {
+        match import_file(globals, &arguments, file).await {
             Ok(Some(report)) => {
                 report.print(&mut globals.output())?;
                 sum.add(&report);
@@ -129,7 +129,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Imports a file. There is no report of an archive.
-async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<Report>> {
+async fn import_file(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::Result<Option<ImportReport>> {
     if archive::is_archive(file) {
         if arguments.is_with_options() {
             return Err(Usage("a file of `longhand export` is imported as it is, without options".to_owned()).into());
@@ -137,12 +137,12 @@ async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::R
         archive::run(globals, file).await?;
         return Ok(None);
     }
-    let sources = source::read(file)?;
+    let sources = source::read_transcripts(file)?;
     let problems = report_problems(&sources);
     if arguments.strict && problems > 0 {
         anyhow::bail!("--strict: nothing was written");
     }
-    let policy = Choice::of(arguments.preset.clone())?;
+    let policy = PolicyChoice::from_name(arguments.preset.clone())?;
     let combination = Combination {
         preset: policy.name.clone(),
         window: arguments.window,
@@ -157,11 +157,11 @@ async fn one(globals: &Globals, arguments: &Arguments, file: &Path) -> anyhow::R
         }
         None => None,
     };
-    let report = Report::with_totals(&sources.files, problems);
+    let report = ImportReport::with_totals(&sources.files, problems);
     let clock = Clock::default();
     // The request of an erased session makes no other one, so this one says when it is made.
     let again = arguments.again.then(|| times::rfc_3339(clock.now()));
-    let chosen = plan::Chosen {
+    let chosen = plan::ImportChoices {
         client_id: arguments.client_id.clone(),
         project: arguments.project.clone(),
         again: again.clone(),

@@ -12,11 +12,11 @@ const DEPTH_MAX: usize = 16;
 pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
-        let found = match path.try_exists() {
+        let matches = match path.try_exists() {
             Ok(false) if is_pattern(path) => matching(path)?,
             _ => vec![path.clone()],
         };
-        for path in found {
+        for path in matches {
             if path.is_dir() {
                 let before = files.len();
                 add_folder(&path, 0, &mut files)?;
@@ -54,20 +54,20 @@ fn is_pattern(path: &Path) -> bool {
 
 /// The paths that match a pattern, by name.
 fn matching(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = vec![PathBuf::new()];
+    let mut paths = vec![PathBuf::new()];
     for component in pattern.components() {
         let Component::Normal(name) = component else {
-            found.iter_mut().for_each(|path| path.push(component));
+            paths.iter_mut().for_each(|path| path.push(component));
             continue;
         };
         let name = name.to_string_lossy();
         if !name.contains(['*', '?']) {
-            found.iter_mut().for_each(|path| path.push(&*name));
-            found.retain(|path| path.exists());
+            paths.iter_mut().for_each(|path| path.push(&*name));
+            paths.retain(|path| path.exists());
             continue;
         }
         let mut next = Vec::new();
-        for path in found {
+        for path in paths {
             let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path.as_path() };
             let Ok(entries) = folder.read_dir() else { continue };
             let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -75,11 +75,11 @@ fn matching(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
             names.sort();
             next.extend(names.into_iter().map(|own| path.join(own)));
         }
-        found = next;
+        paths = next;
     }
-    match found.is_empty() {
+    match paths.is_empty() {
         true => Err(Usage(format!("{}: nothing matches it", pattern.display())).into()),
-        false => Ok(found),
+        false => Ok(paths),
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) type Group = Vec<PlannedSession>;
 
 /// What is chosen for one import, and does not make other sessions.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct ImportChoices {
     /// Client id of the main session.
     pub(super) client_id: Option<String>,
     /// The project of the sessions.
@@ -97,7 +97,7 @@ struct MetadataSource<'a> {
 }
 
 /// Plans the sessions of all files; the first file is the main one, the others are its children.
-pub(super) fn groups(sources: Vec<Source>, combination: &Combination, chosen: &Chosen) -> Vec<Group> {
+pub(super) fn groups(sources: Vec<Source>, combination: &Combination, chosen: &ImportChoices) -> Vec<Group> {
     let mut planner = Planner { combination, chosen, taken: HashSet::new(), groups: Vec::new() };
     let mut main: Option<String> = None;
     for source in sources {
@@ -124,7 +124,7 @@ fn main_id(source: &Source, combination: &Combination) -> String {
 
 struct Planner<'a> {
     combination: &'a Combination,
-    chosen: &'a Chosen,
+    chosen: &'a ImportChoices,
     taken: HashSet<String>,
     groups: Vec<Group>,
 }
@@ -209,7 +209,7 @@ fn metadata(metadata: &Metadata<'_>) -> String {
 
 /// One request of an import that is not live.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum ImportStep {
     /// Appends messages, together.
     Append(Vec<pb::NewMessage>),
     /// Applies a summary of the agent; its record follows.
@@ -264,13 +264,13 @@ fn model(entries: &[Entry]) -> String {
 }
 
 /// The requests that write entries, in order.
-pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
+pub(super) fn steps(entries: Vec<Entry>) -> Vec<ImportStep> {
     let compactions = entries.iter().filter(|entry| matches!(entry, Entry::Compaction(_))).count();
     let mut batches = Batches::default();
     let mut seen = 0;
     let mut last = None;
     if compactions == 0 {
-        batches.step(Step::SetWindow);
+        batches.step(ImportStep::SetWindow);
     }
     for entry in entries {
         match entry {
@@ -282,16 +282,16 @@ pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
             Entry::Compaction(compaction) => {
                 seen += 1;
                 let (supply, record) = supply(compaction, last.as_deref());
-                batches.step(Step::Supply(supply));
+                batches.step(ImportStep::Supply(supply));
                 // A request of its own, whose answer states if the record, and so the summary, existed before.
-                batches.step(Step::Append(vec![record]));
+                batches.step(ImportStep::Append(vec![record]));
                 if seen == compactions {
-                    batches.step(Step::SetWindow);
+                    batches.step(ImportStep::SetWindow);
                 }
             }
             Entry::Edit(imported) => {
                 let (edit, record) = edit(imported);
-                batches.step(Step::Edit(edit));
+                batches.step(ImportStep::Edit(edit));
                 batches.append(record);
             }
         }
@@ -324,7 +324,7 @@ fn edit(imported: ImportedEdit) -> (Edit, pb::NewMessage) {
 /// Collects messages into requests as large as the daemon accepts.
 #[derive(Default)]
 struct Batches {
-    steps: Vec<Step>,
+    steps: Vec<ImportStep>,
     batch: Vec<pb::NewMessage>,
     bytes: usize,
 }
@@ -340,14 +340,14 @@ impl Batches {
         self.batch.push(message);
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: ImportStep) {
         self.close();
         self.steps.push(step);
     }
 
     fn close(&mut self) {
         if !self.batch.is_empty() {
-            self.steps.push(Step::Append(std::mem::take(&mut self.batch)));
+            self.steps.push(ImportStep::Append(std::mem::take(&mut self.batch)));
         }
         self.bytes = 0;
     }
@@ -355,7 +355,7 @@ impl Batches {
 
 /// One write of an agent in a live import.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct ImportTurn {
     /// The edit that precedes the message.
     pub(super) edit: Option<Edit>,
     /// The message.
@@ -363,18 +363,18 @@ pub(super) struct Turn {
 }
 
 /// Writes of an agent, one by one. A compaction of the agent is reduced to its record.
-pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
+pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<ImportTurn> {
     let turn = |entry| match entry {
         Entry::Message { message, .. } | Entry::Record { message, .. } => {
-            Turn { edit: None, message: wire::new_message(message) }
+            ImportTurn { edit: None, message: wire::new_message(message) }
         }
-        Entry::Compaction(compaction) => Turn { edit: None, message: wire::new_message(compaction.record) },
+        Entry::Compaction(compaction) => ImportTurn { edit: None, message: wire::new_message(compaction.record) },
         Entry::Edit(imported) => {
             let (edit, message) = edit(imported);
-            Turn { edit: Some(edit), message }
+            ImportTurn { edit: Some(edit), message }
         }
     };
-    let mut turns: Vec<Turn> = entries.into_iter().map(turn).collect();
+    let mut turns: Vec<ImportTurn> = entries.into_iter().map(turn).collect();
     if no_usage {
         turns.iter_mut().filter_map(|turn| turn.message.finish.as_mut()).for_each(|finish| finish.usage = None);
     }
@@ -415,13 +415,13 @@ mod tests {
 
     /// Short form of steps: ids of appended messages, `=` and the range of a summary, `~` and the target of an edit,
     /// `w` for the window.
-    fn short_forms(steps: &[Step]) -> Vec<String> {
+    fn short_forms(steps: &[ImportStep]) -> Vec<String> {
         let id = |message: &pb::NewMessage| message.client_id.clone().unwrap_or_default();
-        let short_form = |step: &Step| match step {
-            Step::Append(messages) => messages.iter().map(id).collect::<Vec<_>>().join(" "),
-            Step::Supply(supply) => format!("={:?}..{}", supply.tail_start, supply.until),
-            Step::Edit(edit) => format!("~{}", edit.target),
-            Step::SetWindow => "w".to_owned(),
+        let short_form = |step: &ImportStep| match step {
+            ImportStep::Append(messages) => messages.iter().map(id).collect::<Vec<_>>().join(" "),
+            ImportStep::Supply(supply) => format!("={:?}..{}", supply.tail_start, supply.until),
+            ImportStep::Edit(edit) => format!("~{}", edit.target),
+            ImportStep::SetWindow => "w".to_owned(),
         };
         steps.iter().map(short_form).collect()
     }
@@ -467,7 +467,7 @@ mod tests {
             let count = entries.len();
             let appended: Vec<_> = steps(entries)
                 .into_iter()
-                .filter_map(|step| if let Step::Append(batch) = step { Some(batch) } else { None })
+                .filter_map(|step| if let ImportStep::Append(batch) = step { Some(batch) } else { None })
                 .collect();
             assert_eq!(appended.len(), batches);
             assert_eq!(appended.iter().map(Vec::len).sum::<usize>(), count);
@@ -507,8 +507,11 @@ mod tests {
         let child = source("agent", vec![branch("main", 0, None)], Vec::new()).transcript;
         let sources =
             vec![source("s", branches, vec![child]), source("agent", vec![branch("main", 0, None)], Vec::new())];
-        let groups =
-            groups(sources, &combination(true), &Chosen { client_id: Some("own".into()), ..Chosen::default() });
+        let groups = groups(
+            sources,
+            &combination(true),
+            &ImportChoices { client_id: Some("own".into()), ..ImportChoices::default() },
+        );
         let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.origin.clone())).collect();
         let fork = |of: &str, after: &str| SessionOrigin::Fork { of: of.into(), after: after.into() };
         let own = || SessionOrigin::New { parent: None };
@@ -530,7 +533,7 @@ mod tests {
     fn the_same_choice_gives_the_same_id_and_another_choice_another() {
         let id = |source_id: &str, live: bool| {
             let sources = vec![source(source_id, vec![branch("main", 0, None)], Vec::new())];
-            let groups = groups(sources, &combination(live), &Chosen::default());
+            let groups = groups(sources, &combination(live), &ImportChoices::default());
             groups[0][0].client_id.clone()
         };
         assert_eq!(id("s", true), id("s", true));
@@ -544,7 +547,7 @@ mod tests {
     fn metadata_names_the_source() {
         let metadata = |again: Option<&str>| {
             let sources = vec![source("s", vec![branch("main", 0, None)], Vec::new())];
-            let chosen = Chosen { again: again.map(str::to_owned), ..Chosen::default() };
+            let chosen = ImportChoices { again: again.map(str::to_owned), ..ImportChoices::default() };
             groups(sources, &combination(true), &chosen)[0][0].metadata_json.clone()
         };
         assert_eq!(

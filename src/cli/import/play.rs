@@ -1,11 +1,11 @@
 //! Execution of an import plan: sessions, forks, batches, summaries and edits.
 
-use super::plan::{self, Combination, Edit, Group, PlannedSession, SessionOrigin, Step, Supply};
-use super::report::{Progress, Report};
+use super::plan::{self, Combination, Edit, Group, ImportStep, PlannedSession, SessionOrigin, Supply};
+use super::report::{ImportProgress, ImportReport};
 use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
-use crate::cli::policy_file::Choice;
+use crate::cli::policy_file::PolicyChoice;
 use crate::clock::Clock;
 use crate::limits;
 use crate::pb;
@@ -25,18 +25,18 @@ const RETRY_WAIT: Duration = Duration::from_millis(100);
 const REFUSED_RECORD: &str = "refused";
 
 /// Daemon ids of the entries of one file, by client id.
-pub(super) type Ids = HashMap<String, String>;
+pub(super) type DaemonIds = HashMap<String, String>;
 
 /// Writes sessions to a daemon.
 pub(super) struct Player {
     pub(super) client: Client,
     pub(super) clock: Clock,
-    pub(super) report: Report,
-    pub(super) progress: Progress,
+    pub(super) report: ImportReport,
+    pub(super) progress: ImportProgress,
     pub(super) views: Option<File>,
     pub(super) pace: Duration,
     combination: Combination,
-    policy: Choice,
+    policy: PolicyChoice,
     /// The time of an import that brings back what was erased.
     again: Option<String>,
     /// Client ids of planned sessions that were erased, and are not written again.
@@ -52,12 +52,12 @@ impl Player {
     pub(super) fn new(
         (client, clock): (Client, Clock),
         combination: Combination,
-        policy: Choice,
-        report: Report,
+        policy: PolicyChoice,
+        report: ImportReport,
         (views, pace): (Option<File>, Duration),
         again: Option<String>,
     ) -> Self {
-        let progress = Progress::new(report.entries());
+        let progress = ImportProgress::new(report.entries());
         let (erased_sessions, erased, models) = (HashSet::new(), HashSet::new(), HashSet::new());
         Self {
             client,
@@ -86,13 +86,13 @@ impl Player {
     }
 
     /// Report of the import.
-    pub(super) fn into_report(self) -> Report {
+    pub(super) fn into_report(self) -> ImportReport {
         self.report
     }
 
     async fn play_groups(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
         for group in groups {
-            let mut ids = Ids::new();
+            let mut ids = DaemonIds::new();
             self.erased.clear();
             for planned in group {
                 let Some(session) = self.session(&planned, &ids).await? else { continue };
@@ -118,7 +118,7 @@ impl Player {
 
     /// The planned session: the existing one with its client id, or a new one; none if it was erased, or if the session
     /// that it belongs to was.
-    async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<Option<pb::Session>> {
+    async fn session(&mut self, planned: &PlannedSession, ids: &DaemonIds) -> anyhow::Result<Option<pb::Session>> {
         let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
         match self.client.call(request).await {
             Err(error) if error.reason() == Some(Reason::SessionNotFound) => {}
@@ -144,14 +144,14 @@ impl Player {
         Ok(None)
     }
 
-    async fn make(&mut self, planned: &PlannedSession, ids: &Ids) -> Result<Option<pb::Session>, Error> {
+    async fn make(&mut self, planned: &PlannedSession, ids: &DaemonIds) -> Result<Option<pb::Session>, Error> {
         let (of, after) = match &planned.origin {
             SessionOrigin::New { parent } => return self.create(planned, parent.clone()).await,
             SessionOrigin::Fork { of, after } => (of, after),
         };
         // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the agent do not
         // belong to the branch.
-        let (session_id, message_id) = (of.clone(), known(ids, after));
+        let (session_id, message_id) = (of.clone(), daemon_id(ids, after));
         let request = pb::GetMessageRequest { session_id, message_id };
         let message = self.client.call(request).await?.message;
         let mut request = pb::ForkSessionRequest {
@@ -233,20 +233,20 @@ impl Player {
     async fn play_steps(
         &mut self,
         session: pb::Session,
-        steps: Vec<Step>,
+        steps: Vec<ImportStep>,
         window: Option<pb::ModelWindow>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<pb::Session> {
         let mut session = session;
         for step in steps {
             match step {
-                Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
+                ImportStep::Append(messages) => self.append(&session.session_id, messages, ids).await?,
                 // What a summary covers follows from what stands before it: behind its record it would be another one.
-                Step::Supply(supply) if self.is_there(&session.session_id, &supply.client_id).await? => {}
-                Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
-                Step::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
-                Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
-                Step::SetWindow => session = self.ensure_window(session, window.clone()).await?,
+                ImportStep::Supply(supply) if self.is_there(&session.session_id, &supply.client_id).await? => {}
+                ImportStep::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
+                ImportStep::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
+                ImportStep::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
+                ImportStep::SetWindow => session = self.ensure_window(session, window.clone()).await?,
             }
         }
         Ok(session)
@@ -259,7 +259,7 @@ impl Player {
         &mut self,
         session_id: &str,
         messages: Vec<pb::NewMessage>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<()> {
         let mut waiting = vec![messages];
         while let Some(mut messages) = waiting.pop() {
@@ -287,7 +287,7 @@ impl Player {
         &mut self,
         session_id: &str,
         messages: Vec<pb::NewMessage>,
-        ids: &mut Ids,
+        ids: &mut DaemonIds,
     ) -> anyhow::Result<()> {
         let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
         let request = pb::AppendMessagesRequest {
@@ -325,14 +325,14 @@ impl Player {
 
     /// Applies an edit of the agent, without what was erased of it. An edit that does not match the history is reported,
     /// and kept as a record only.
-    pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
+    pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &DaemonIds) -> anyhow::Result<()> {
         // A message is erased with its edits.
         if self.again.is_none() && self.erased.contains(&edit.target) {
             return Ok(());
         }
         let request = pb::EditMessageRequest {
             session_id: session_id.to_owned(),
-            message_id: known(ids, &edit.target),
+            message_id: daemon_id(ids, &edit.target),
             remove: edit.parts.is_empty(),
             parts: edit.parts,
             expected_revision: None,
@@ -359,7 +359,7 @@ impl Player {
 
     /// Applies a summary of the agent. A summary that does not match the history is reported, and kept as a record
     /// only.
-    async fn supply(&mut self, session_id: &str, supply: Supply, ids: &Ids) -> anyhow::Result<()> {
+    async fn supply(&mut self, session_id: &str, supply: Supply, ids: &DaemonIds) -> anyhow::Result<()> {
         // A message is erased with the summaries of it. Those of the tail are not counted apart: what the summary says of
         // them is not known.
         if self.again.is_none() && !self.erased.is_empty() {
@@ -369,8 +369,8 @@ impl Player {
         let request = pb::SupplySummaryRequest {
             session_id: session_id.to_owned(),
             text: supply.text,
-            tail_start_message_id: supply.tail_start.map(|id| known(ids, &id)).unwrap_or_default(),
-            until_message_id: known(ids, &supply.until),
+            tail_start_message_id: supply.tail_start.map(|id| daemon_id(ids, &id)).unwrap_or_default(),
+            until_message_id: daemon_id(ids, &supply.until),
             summarizer: "imported".to_owned(),
             request_id: request_id(&supply.client_id),
             keep_erased: self.again.is_none(),
@@ -397,7 +397,7 @@ impl Player {
 
     async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {
         for _ in 0..TRIES_MAX {
-            if !compactions::all(&self.client, session_id).await?.iter().any(is_active) {
+            if !compactions::list_all(&self.client, session_id).await?.iter().any(is_active) {
                 return Ok(());
             }
             tokio::time::sleep(RETRY_WAIT).await;
@@ -406,7 +406,7 @@ impl Player {
     }
 
     async fn close(&mut self, session: pb::Session) -> anyhow::Result<()> {
-        let compactions = compactions::all(&self.client, &session.session_id).await?;
+        let compactions = compactions::list_all(&self.client, &session.session_id).await?;
         self.report.session(&session, &compactions);
         Ok(())
     }
@@ -444,7 +444,7 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
 }
 
 /// The daemon's id of an entry. An unknown entry keeps its client id, for the daemon to resolve or refuse.
-fn known(ids: &Ids, own: &str) -> String {
+fn daemon_id(ids: &DaemonIds, own: &str) -> String {
     ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
 }
 

@@ -14,7 +14,7 @@ const SAMPLE: usize = 20;
 
 /// Result of an import.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     sessions: Vec<SessionReport>,
     messages: usize,
     parts: usize,
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// Sessions that were left out, because they were erased.
     pub(super) erased_sessions: i64,
     compactions: Compactions,
-    pub(super) contexts: Contexts,
+    pub(super) views: ViewStatistics,
     seconds: f64,
     messages_per_second: f64,
 }
@@ -73,7 +73,7 @@ struct Compactions {
 
 /// Statistics of the requested views.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Contexts {
+pub(super) struct ViewStatistics {
     asked: usize,
     within_window: usize,
     /// Views that did not fit for a reason that no compaction could remove: what may not be removed, or a policy without
@@ -88,7 +88,7 @@ pub(super) struct Contexts {
     micros: Vec<i64>,
 }
 
-impl Contexts {
+impl ViewStatistics {
     /// Counts a view, with its fit, the number of its pairing faults, and its duration in microseconds.
     pub(super) fn add(&mut self, fits: bool, unpaired: usize, micros: i64) {
         self.asked += 1;
@@ -108,7 +108,7 @@ fn mean_milliseconds(micros: &[i64]) -> f64 {
     if micros.is_empty() { 0.0 } else { micros.iter().sum::<i64>() as f64 / micros.len() as f64 / 1_000.0 }
 }
 
-impl Report {
+impl ImportReport {
     /// A report with the totals of the files, before anything is written.
     pub(super) fn with_totals(sources: &[Source], problems: usize) -> Self {
         let mut report = Self { problems, ..Self::default() };
@@ -142,7 +142,7 @@ impl Report {
 
     /// Computes durations and rates.
     pub(super) fn close(&mut self, began: Timestamp, ended: Timestamp) {
-        self.contexts.close();
+        self.views.close();
         self.seconds = (ended.0 - began.0) as f64 / 1_000_000.0;
         self.messages_per_second = if self.seconds > 0.0 { self.written as f64 / self.seconds } else { 0.0 };
     }
@@ -150,7 +150,7 @@ impl Report {
     /// What can be done next.
     pub(super) fn next_step(&self) -> String {
         match self.sessions.first() {
-            Some(session) => format!("next: `longhand context {}`, `longhand search WORDS`", session.session_id),
+            Some(session) => format!("next: `longhand view {}`, `longhand search WORDS`", session.session_id),
             None => "next: `longhand sessions`".to_owned(),
         }
     }
@@ -167,7 +167,7 @@ impl Report {
 
     fn lines(&self) -> Vec<String> {
         let counted = |number: usize, thing: &str| count(number as i64, thing);
-        let (tokens, compactions, contexts) = (&self.tokens, &self.compactions, &self.contexts);
+        let (tokens, compactions, views) = (&self.tokens, &self.compactions, &self.views);
         let mut lines: Vec<String> =
             self.sessions.iter().map(|session| format!("{} ({})", session.session_id, session.client_id)).collect();
         lines.push(format!(
@@ -199,17 +199,17 @@ impl Report {
             compactions.without_effect,
             compactions.freed_tokens
         ));
-        if contexts.asked > 0 {
+        if views.asked > 0 {
             lines.push(format!(
-                "contexts: {} requested, {} within the window, {} over it with a stated reason, {}, {} unpaired; \
+                "views: {} requested, {} within the window, {} over it with a stated reason, {}, {} unpaired; \
                  {:.1} ms at the beginning, {:.1} ms at the end",
-                contexts.asked,
-                contexts.within_window,
-                contexts.excepted,
-                counted(contexts.changed_prefixes, "changed beginning"),
-                counted(contexts.unpaired, "call"),
-                contexts.milliseconds_first,
-                contexts.milliseconds_last
+                views.asked,
+                views.within_window,
+                views.excepted,
+                counted(views.changed_prefixes, "changed beginning"),
+                counted(views.unpaired, "call"),
+                views.milliseconds_first,
+                views.milliseconds_last
             ));
         }
         if self.erased > 0 || self.erased_sessions > 0 {
@@ -229,7 +229,7 @@ impl Report {
 
 /// Sums of several imports.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(super) struct ImportSum {
     messages: usize,
     sessions: usize,
     written: i64,
@@ -237,9 +237,9 @@ pub(super) struct Sum {
     cost_usd: f64,
 }
 
-impl Sum {
+impl ImportSum {
     /// Adds an import.
-    pub(super) fn add(&mut self, report: &Report) {
+    pub(super) fn add(&mut self, report: &ImportReport) {
         self.messages += report.messages;
         self.sessions += report.sessions.len();
         self.written += report.written;
@@ -298,13 +298,13 @@ impl Compactions {
 
 /// Progress line of an import on a terminal.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ImportProgress {
     line: progress::Progress,
     total: usize,
     done: usize,
 }
 
-impl Progress {
+impl ImportProgress {
     /// A progress line for this number of entries.
     pub(super) fn new(total: usize) -> Self {
         Self { line: progress::Progress::new(), total, done: 0 }
@@ -337,7 +337,7 @@ mod tests {
             pb::Compaction { state: state.into(), kind: kind.into(), trigger: trigger.into(), ..Default::default() }
         };
         use pb::{CompactionKind as Kind, CompactionState as State, CompactionTrigger as Trigger};
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         report.session(
             &pb::Session::default(),
             &[
@@ -359,20 +359,20 @@ mod tests {
 
     #[test]
     fn times_are_means_of_the_first_and_the_last() {
-        let mut contexts = Contexts::default();
-        (0..SAMPLE).for_each(|_| contexts.add(true, 0, 1_000));
-        (0..SAMPLE).for_each(|_| contexts.add(false, 1, 3_000));
-        contexts.close();
-        assert_eq!((contexts.asked, contexts.within_window, contexts.unpaired), (2 * SAMPLE, SAMPLE, SAMPLE));
-        assert_eq!((contexts.milliseconds_first, contexts.milliseconds_last), (1.0, 3.0));
+        let mut views = ViewStatistics::default();
+        (0..SAMPLE).for_each(|_| views.add(true, 0, 1_000));
+        (0..SAMPLE).for_each(|_| views.add(false, 1, 3_000));
+        views.close();
+        assert_eq!((views.asked, views.within_window, views.unpaired), (2 * SAMPLE, SAMPLE, SAMPLE));
+        assert_eq!((views.milliseconds_first, views.milliseconds_last), (1.0, 3.0));
     }
 
     #[test]
     fn the_report_is_one_json_object() {
-        let mut report = Report { written: 10, ..Report::default() };
+        let mut report = ImportReport { written: 10, ..ImportReport::default() };
         report.close(Timestamp(0), Timestamp(2_000_000));
         let value = serde_json::to_value(&report).expect("JSON");
         assert_eq!(value["messages_per_second"], 5.0);
-        assert_eq!(value["contexts"]["asked"], 0);
+        assert_eq!(value["views"]["asked"], 0);
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Sources {
 }
 
 /// Reads a transcript and those of its sub-agents. Only the transcript itself must be readable.
-pub(super) fn read(path: &Path) -> anyhow::Result<Sources> {
+pub(super) fn read_transcripts(path: &Path) -> anyhow::Result<Sources> {
     // A pipe or a device may never end.
     let metadata = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     anyhow::ensure!(metadata.is_file(), "{}: {IRREGULAR}", path.display());
@@ -98,13 +98,13 @@ fn transcripts_in(folder: &Path, left_out: &mut Vec<String>) -> Vec<PathBuf> {
 fn belongs_to(file: &Path, session: &str) -> bool {
     // Other fields are skipped: they may contain text that cannot be represented.
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct SessionLine {
         #[serde(rename = "sessionId")]
         session: String,
     }
     let Ok(bytes) = std::fs::read(file) else { return false };
     // A line may have more than one object.
-    let first = |line| serde_json::Deserializer::from_slice(line).into_iter::<Named>().next()?.ok();
+    let first = |line| serde_json::Deserializer::from_slice(line).into_iter::<SessionLine>().next()?.ok();
     let named = bytes.split(|byte| *byte == b'\n').find_map(first);
     named.is_some_and(|named| named.session == session)
 }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_missing_is_named() {
-        let error = read(Path::new("/nowhere/at all.jsonl")).expect_err("an error");
+        let error = read_transcripts(Path::new("/nowhere/at all.jsonl")).expect_err("an error");
         assert!(error.to_string().contains("/nowhere/at all.jsonl"), "{error}");
     }
 }

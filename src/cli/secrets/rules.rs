@@ -19,7 +19,7 @@ pub(super) struct RuleArguments {
 }
 
 impl RuleArguments {
-    pub(super) fn read(&self) -> anyhow::Result<Rules> {
+    pub(super) fn read_rules(&self) -> anyhow::Result<Rules> {
         let mut config = Config::load(self.config.as_deref())?;
         if self.rules.is_some() {
             config.secrets.rules.clone_from(&self.rules);

@@ -53,31 +53,30 @@ struct StoredSecret {
     count: usize,
 }
 
-/// A text with its field.
 type Field<'m> = (&'static str, Syntax, &'m str);
 
 pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<ExitCode> {
     let Scan { sessions, rules, erase, reason, dry_run, yes } = arguments;
-    let rules = rules.read()?;
+    let rules = rules.read_rules()?;
     let client = globals.client().await?;
     let mut output = globals.output();
-    let mut found: Vec<StoredSecret> = Vec::new();
+    let mut secrets: Vec<StoredSecret> = Vec::new();
     for session in chosen(&client, &sessions).await? {
         let of_session = scan(&client, &rules, &session).await?;
         of_session.iter().try_for_each(|secret| print(&mut output, secret))?;
         output.flush()?;
-        found.extend(of_session);
+        secrets.extend(of_session);
     }
-    let total = i64::try_from(found.iter().map(|secret| secret.count).sum::<usize>()).unwrap_or(i64::MAX);
+    let total = i64::try_from(secrets.iter().map(|secret| secret.count).sum::<usize>()).unwrap_or(i64::MAX);
     if !output.json() {
         let rules = count(i64::try_from(rules.count()).unwrap_or(i64::MAX), "rule");
         output.line(&format!("{} by {rules}", count(total, "finding")))?;
     }
     output.flush()?;
-    if !erase || found.is_empty() {
-        return Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) });
+    if !erase || secrets.is_empty() {
+        return Ok(if secrets.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) });
     }
-    let targets = targets(&found);
+    let targets = targets(&secrets);
     let is_part = |(_, target): &&(String, Target)| matches!(target, Target::PartId(_));
     let parts = targets.iter().filter(is_part).count();
     let counts = [(parts, "part"), (targets.len() - parts, "message")];
@@ -102,7 +101,7 @@ pub(super) async fn run(globals: &Globals, arguments: Scan) -> anyhow::Result<Ex
             output.message(&erased)?;
         }
     }
-    let of_sessions = found.iter().filter(|secret| secret.message_id.is_empty()).count();
+    let of_sessions = secrets.iter().filter(|secret| secret.message_id.is_empty()).count();
     if !output.json() {
         output.line(&format!("{} {what}", if dry_run { "would erase" } else { "erased" }))?;
         if of_sessions > 0 {
@@ -138,7 +137,7 @@ async fn scan(client: &Client, rules: &Rules, session: &pb::Session) -> anyhow::
     let id = &session.session_id;
     let own = [("title", Syntax::Text, session.title.as_str())];
     let metadata = session.metadata_json.as_deref().map(|json| ("metadata_json", Syntax::Json, json));
-    let mut found = Vec::new();
+    let mut secrets = Vec::new();
     let place = StoredSecret {
         session_id: id.clone(),
         revision: session.revision,
@@ -148,7 +147,7 @@ async fn scan(client: &Client, rules: &Rules, session: &pb::Session) -> anyhow::
         rule: String::new(),
         count: 0,
     };
-    add(&mut found, rules, &place, own.into_iter().chain(metadata));
+    add(&mut secrets, rules, &place, own.into_iter().chain(metadata));
     let request = pb::ListMessagesRequest {
         session_id: id.clone(),
         page_size: PAGE_SIZE,
@@ -162,14 +161,14 @@ async fn scan(client: &Client, rules: &Rules, session: &pb::Session) -> anyhow::
             let place = StoredSecret { message_id, revision, ..place.clone() };
             let metadata = message.metadata_json.as_deref().map(|json| ("metadata_json", Syntax::Json, json));
             let detail = message.finish.as_ref().map(|finish| ("finish.detail", Syntax::Text, finish.detail.as_str()));
-            add(&mut found, rules, &place, metadata.into_iter().chain(detail));
+            add(&mut secrets, rules, &place, metadata.into_iter().chain(detail));
             for part in &message.parts {
                 let place = StoredSecret { part_id: part.part_id.clone(), ..place.clone() };
-                add(&mut found, rules, &place, texts(part));
+                add(&mut secrets, rules, &place, texts(part));
             }
         }
     }
-    Ok(found)
+    Ok(secrets)
 }
 
 fn add<'m>(

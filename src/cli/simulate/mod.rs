@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::presets::{self, Preset};
 use crate::simulation::{TranscriptEntry, simulate};
 use anyhow::Context;
-use report::Report;
+use report::SimulationReport;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,7 +76,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let outcomes = simulated.collect();
     progress.clear();
     let messages = entries.iter().filter(|entry| matches!(entry, TranscriptEntry::Message(_))).count();
-    let report = Report { file, messages, window, outcomes };
+    let report = SimulationReport { file, messages, window, outcomes };
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot::svg(&report)).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -95,7 +95,7 @@ pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<Preset>> {
     for name in names {
         let known = || presets::all().iter().map(|preset| preset.name.as_str()).collect::<Vec<_>>().join(", ");
         let unknown = || Usage(format!("there is no preset {name:?}; there are {}", known()));
-        let preset = match policy_file::read(name)? {
+        let preset = match policy_file::read_policy(name)? {
             Some(policy) => policy,
             None => presets::find(name).cloned().ok_or_else(unknown)?,
         };

@@ -1,6 +1,6 @@
 //! A simulation as an SVG drawing: context usage over the conversation, with a line for each preset.
 
-use super::report::Report;
+use super::report::SimulationReport;
 use crate::model::compaction::CompactionKind;
 use crate::simulation::{Outcome, Point, SimulatedCompaction};
 use std::fmt::Write;
@@ -26,8 +26,8 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 
 /// The drawing, as an SVG document.
-pub(super) fn svg(report: &Report) -> String {
-    let scale = Scale::of(report);
+pub(super) fn svg(report: &SimulationReport) -> String {
+    let scale = Scale::fit(report);
     let rows = report.outcomes.len().div_ceil(LEGEND_COLUMNS).max(1);
     let height = LEGEND_TOP + rows as f64 * LEGEND_ROW + 12.0;
     let mut svg = String::new();
@@ -40,7 +40,7 @@ pub(super) fn svg(report: &Report) -> String {
          <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\">{title}</text>\n\
          <text x=\"{LEFT}\" y=\"48\" fill=\"#666\">a point for each compaction: round for a summary, square for a prune, \
          a diamond for an omission, a cross where none freed enough</text>",
-            title = escaped(&format!("{}: tokens in the context", report.file)),
+            title = escape_text(&format!("{}: tokens in the context", report.file)),
         ),
     );
     grid(&mut svg, &scale);
@@ -66,7 +66,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(report: &Report) -> Self {
+    fn fit(report: &SimulationReport) -> Self {
         let highest = report.outcomes.iter().map(|(_, outcome)| outcome.highest_tokens()).max().unwrap_or_default();
         let tokens = (highest.max(1) as f64 * HEADROOM).ceil() as i64;
         Self { messages: i64::try_from(report.messages).unwrap_or(i64::MAX).max(1), tokens }
@@ -139,7 +139,7 @@ fn window(svg: &mut String, scale: &Scale, tokens: i64) {
 fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &Outcome) {
     let (colour, dashes) = style(index);
     let points_drawn: Vec<(f64, f64)> = outcome.context_usage.iter().map(|point| scale.point(point)).collect();
-    let points: Vec<String> = thinned(&points_drawn).iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let points: Vec<String> = thin_points(&points_drawn).iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     push(
         svg,
         format_args!(
@@ -154,19 +154,19 @@ fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &O
 }
 
 /// The points that are visible at this size: of those in one column, the first, the lowest, the highest and the last.
-fn thinned(points_drawn: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut kept = Vec::new();
+fn thin_points(points_drawn: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut points_kept = Vec::new();
     for column in points_drawn.chunk_by(|(before, _), (after, _)| before.floor() == after.floor()) {
         let by_height = |(_, one): &&(f64, f64), (_, other): &&(f64, f64)| one.total_cmp(other);
         let extremes = [column.iter().min_by(by_height), column.iter().max_by(by_height)];
         for (at, point_drawn) in column.iter().enumerate() {
             let is_extreme = extremes.iter().flatten().any(|extreme| std::ptr::eq(*extreme, point_drawn));
             if at == 0 || at + 1 == column.len() || is_extreme {
-                kept.push(*point_drawn);
+                points_kept.push(*point_drawn);
             }
         }
     }
-    kept
+    points_kept
 }
 
 /// Draws the symbol of a compaction, with a tooltip.
@@ -185,13 +185,13 @@ fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, compaction:
         format_args!(
             "<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{colour}\" stroke=\"{stroke}\"><title>{}: {name} after message \
          {message}, from {before_tokens} to {after_tokens} tokens</title></path>",
-            escaped(preset),
+            escape_text(preset),
             stroke = if compaction.refused { colour } else { "#fff" },
         ),
     );
 }
 
-fn legend(svg: &mut String, report: &Report) {
+fn legend(svg: &mut String, report: &SimulationReport) {
     let heading = LEGEND_TOP - 22.0;
     push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">active compactions, by preset</text>"));
     for (index, (preset, outcome)) in report.outcomes.iter().enumerate() {
@@ -204,7 +204,7 @@ fn legend(svg: &mut String, report: &Report) {
             format_args!(
                 "<path d=\"M{x:.1} {line:.1}h28\" stroke=\"{colour}\" stroke-width=\"2.4\" stroke-dasharray=\"{dashes}\"/>\
              <text x=\"{text:.1}\" y=\"{y:.1}\" font-size=\"12\">{}: {}</text>",
-                escaped(preset),
+                escape_text(preset),
                 outcome.compactions().count(),
                 line = y - 4.0,
                 text = x + 36.0,
@@ -240,7 +240,7 @@ fn short(tokens: i64) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -262,7 +262,7 @@ mod tests {
     use crate::model::compaction::Level;
     use crate::model::usage::ModelWindow;
 
-    fn report(file: &str, usages: &[&[(usize, i64)]]) -> Report {
+    fn report(file: &str, usages: &[&[(usize, i64)]]) -> SimulationReport {
         let outcome = |context_usage: &&[(usize, i64)]| {
             let context_usage: Vec<Point> =
                 context_usage.iter().map(|&(message, tokens)| Point { message, tokens }).collect();
@@ -283,7 +283,7 @@ mod tests {
             ("a@1".to_owned(), Outcome { due_tokens: Some(800), simulated, context_usage })
         };
         let window = ModelWindow { context: 950, ..ModelWindow::default() };
-        Report { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
+        SimulationReport { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
     }
 
     /// True if the elements are properly nested and closed.
@@ -346,7 +346,7 @@ mod tests {
     fn a_long_line_keeps_its_extremes() {
         let points_drawn: Vec<(f64, f64)> =
             (0..1_000).map(|at| (f64::from(at) / 100.0, f64::from((at * 37) % 91))).collect();
-        let kept = thinned(&points_drawn);
+        let kept = thin_points(&points_drawn);
         assert!(kept.len() <= 40 && kept.len() >= 20, "{}", kept.len());
         let heights = |points_drawn: &[(f64, f64)]| {
             let of = points_drawn.iter().map(|(_, y)| *y);

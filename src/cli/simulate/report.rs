@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Results of a transcript under several presets.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct SimulationReport {
     /// File name of the transcript, without its folder.
     pub(super) file: String,
     /// Number of its messages.
@@ -20,7 +20,6 @@ pub(super) struct Report {
     pub(super) outcomes: Vec<(String, Outcome)>,
 }
 
-/// Totals of one preset.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     prunes: usize,
@@ -32,7 +31,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(outcome: &Outcome) -> Self {
+    fn from_outcome(outcome: &Outcome) -> Self {
         let mut totals = Self::default();
         for compaction in &outcome.simulated {
             let count = match (compaction.refused, compaction.kind) {
@@ -57,7 +56,7 @@ impl Totals {
     }
 }
 
-impl Report {
+impl SimulationReport {
     /// Prints the report as text or JSON.
     pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         if output.json() {
@@ -70,7 +69,7 @@ impl Report {
             output.line("")?;
             output.line(&headline(preset, outcome))?;
             if !outcome.simulated.is_empty() {
-                simulated(outcome).print(output)?;
+                simulated_table(outcome).print(output)?;
             }
         }
         Ok(())
@@ -98,7 +97,7 @@ impl Report {
             Column::number("UNCACHED").optional(2),
         ]);
         for (preset, outcome) in &self.outcomes {
-            let totals = Totals::of(outcome);
+            let totals = Totals::from_outcome(outcome);
             table.row(vec![
                 (*preset).to_owned(),
                 outcome.due_tokens.map_or_else(|| "-".to_owned(), |due| due.to_string()),
@@ -118,7 +117,7 @@ impl Report {
 
     fn json(&self) -> Json<'_> {
         let presets = self.outcomes.iter().map(|(preset, outcome)| {
-            let totals = Totals::of(outcome);
+            let totals = Totals::from_outcome(outcome);
             PresetJson {
                 preset,
                 due_tokens: outcome.due_tokens,
@@ -127,7 +126,7 @@ impl Report {
                 freed_tokens: totals.freed_tokens,
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
-                compactions: outcome.simulated.iter().map(SimulatedCompactionJson::of).collect(),
+                compactions: outcome.simulated.iter().map(SimulatedCompactionJson::new).collect(),
                 context_usage: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
@@ -153,7 +152,7 @@ fn headline(preset: &str, outcome: &Outcome) -> String {
     }
 }
 
-fn simulated(outcome: &Outcome) -> Table {
+fn simulated_table(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         Column::number("MESSAGE"),
         Column::word("LEVEL"),
@@ -238,7 +237,7 @@ struct SimulatedCompactionJson {
 }
 
 impl SimulatedCompactionJson {
-    fn of(compaction: &SimulatedCompaction) -> Self {
+    fn new(compaction: &SimulatedCompaction) -> Self {
         Self {
             message: compaction.message,
             level: level(compaction),
@@ -279,7 +278,7 @@ mod tests {
         }
     }
 
-    fn report() -> Report {
+    fn report() -> SimulationReport {
         let simulated = vec![
             compaction(7, CompactionKind::Prune, 900, 600),
             compaction(9, CompactionKind::Summary, 950, 200),
@@ -291,7 +290,7 @@ mod tests {
             Point { message: 12, tokens: 400 },
         ];
         let without_compactions = Outcome { due_tokens: None, simulated: Vec::new(), context_usage: Vec::new() };
-        Report {
+        SimulationReport {
             file: "talk.jsonl".to_owned(),
             messages: 12,
             window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },
@@ -305,7 +304,7 @@ mod tests {
     #[test]
     fn the_comparison_adds_up_what_came_into_force() {
         let report = report();
-        let totals = Totals::of(&report.outcomes[0].1);
+        let totals = Totals::from_outcome(&report.outcomes[0].1);
         let expected =
             Totals { prunes: 1, omissions: 0, summaries: 1, refused: 1, freed_tokens: 1_050, reread_tokens: 400 };
         assert_eq!(totals, expected);
@@ -319,7 +318,7 @@ mod tests {
     #[test]
     fn every_compaction_has_a_line() {
         let report = report();
-        let lines = simulated(&report.outcomes[0].1).lines(None);
+        let lines = simulated_table(&report.outcomes[0].1).lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
         assert!(lines[3].contains("summary, refused"), "{}", lines[3]);

@@ -8,7 +8,7 @@ use crate::support::{ScriptedSummarizer, TestApp, text, turns};
 use futures::stream;
 use http::StatusCode;
 use longhand::app::erase::{EraseRequest, EraseTarget, part_target};
-use longhand::app::writing::{DraftWords, MessageEnd, WriteFrame, WriteStart, WriteTarget, Written};
+use longhand::app::writing::{DraftWords, MessageEnd, WriteAnswer, WriteFrame, WriteStart, WriteTarget};
 use longhand::app::{Error, Reason};
 use longhand::limits;
 use longhand::model::message::{NewFinish, NewMessage, Role};
@@ -202,7 +202,7 @@ impl Script {
     }
 
     /// A message that is written as a stream, with these words and this end.
-    async fn write(&self, words: &str, end: [u8; 32]) -> Result<Written, Error> {
+    async fn write(&self, words: &str, end: [u8; 32]) -> Result<WriteAnswer, Error> {
         let message = NewMessage {
             client_id: Some("w3".to_owned()),
             finish: None,

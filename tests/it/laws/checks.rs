@@ -3,7 +3,7 @@
 use super::{Answer, Tracked};
 use crate::support::TestApp;
 use longhand::app::append::ListMessages;
-use longhand::app::context::Context;
+use longhand::app::views::ServedView;
 use longhand::model::Revision;
 use longhand::model::compaction::RevisionRange;
 use longhand::model::event::{Event, EventBody};
@@ -35,7 +35,7 @@ pub(super) fn each_started_compaction_ends_once(log: &[Event]) {
 
 /// Checks that every message is shown, covered by a summary in the view, or left out for a reason, and that the view is
 /// valid input for a model.
-pub(super) fn accounted(session: &Tracked, view: &Context) {
+pub(super) fn accounted(session: &Tracked, view: &ServedView) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     if let Some(covered) = &view.covered {
         // The attachments of a summary may be in a separate message.

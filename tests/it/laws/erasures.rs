@@ -2,7 +2,7 @@
 
 use super::{Fixture, Written};
 use longhand::app::Error;
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget};
 use longhand::model::message::MessageKind;
 use longhand::model::part::NewPart;
 
@@ -40,7 +40,7 @@ impl Fixture {
         let would = app.content().erase(&session, request(true)).await?;
         let erased = app.content().erase(&session, request(false)).await?;
         // A compaction may have written a summary of it meanwhile.
-        let said = |of: &Erased| (of.session, of.sizes.messages, of.sizes.parts, of.sizes.forks, of.existed);
+        let said = |of: &EraseAnswer| (of.session, of.sizes.messages, of.sizes.parts, of.sizes.forks, of.existed);
         assert_eq!(said(&would), said(&erased));
         if erased.existed {
             return Ok(());

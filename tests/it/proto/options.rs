@@ -1,6 +1,6 @@
 //! Rule 21: every RPC has a scope and an HTTP rule that can be served.
 
-use super::{Made, compiler, ours_compiled};
+use super::{Made, compiler, ours_compiled, words};
 use crate::tidy::assert_reviewed;
 use longhand::pb::Scope;
 use prost_reflect::{DescriptorPool, FieldDescriptor, MethodDescriptor};
@@ -15,6 +15,19 @@ const STREAMED: [(&str, &[&str]); 1] =
 
 /// Paths that streams have which no RPC describes.
 const RESERVED: [&str; 3] = ["/v1/events", "/v1/sessions/{}/events", "/v1/sessions/{}/view/events"];
+
+/// RPCs whose path lacks their noun, with the reason.
+const WITHOUT_NOUN: [(&str, &str); 9] = [
+    ("BatchGetMessages", "the verb has two words"),
+    ("CheckIntegrity", "a verb of the store"),
+    ("EraseContent", "a verb of the session"),
+    ("GetServerInfo", "what a get of the server returns"),
+    ("MoveShard", "a verb of the cluster"),
+    ("RedoChange", "a verb of the session"),
+    ("SearchHistory", "the verb is the resource"),
+    ("SimulatePresets", "a verb of the session"),
+    ("UndoChange", "a verb of the session"),
+];
 
 /// What a rule says.
 struct Rule {
@@ -61,6 +74,12 @@ fn overlap(left: &str, right: &str) -> bool {
         left == right || (variable && !verb)
     };
     left.len() == right.len() && left.iter().zip(&right).all(alike)
+}
+
+/// True if the path has the noun of the RPC's name, so that a thing has one word at both doors.
+fn has_noun(name: &str, path: &str) -> bool {
+    let noun: String = words(name).iter().skip(1).map(|word| word.to_lowercase()).collect();
+    path.to_lowercase().contains(noun.trim_end_matches('s'))
 }
 
 /// The findings about the options of all RPCs.
@@ -113,6 +132,10 @@ fn lint(pool: &DescriptorPool) -> Vec<String> {
         }
         if rule.method == "get" && RESERVED.iter().any(|path| overlap(path, &rule.path)) {
             findings.push(format!("rule 21: {name}: {} is for streams", rule.path));
+        }
+        let is_excepted = WITHOUT_NOUN.iter().any(|(excepted, _)| *excepted == name);
+        if has_noun(&name, &rule.path) == is_excepted {
+            findings.push(format!("rule 21: {name}: {} and the RPC have one noun, or an exception", rule.path));
         }
         rules.push((name, rule));
     }
@@ -194,8 +217,9 @@ fn a_missing_or_unusable_option_is_found() {
     check(" body: \"*\"", "", &["a get has no body"]);
     check("/v1/things\"", "/things\"", &["not below /v1"]);
     check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/things/all\"", &["one path and method"]);
-    check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/events\"", &["is for streams"]);
+    check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/events\"", &["is for streams", "one noun"]);
     check("post: \"/v1/things\" body: \"*\"", "get: \"/v1/things/all:go\"", &[]);
+    check("rpc GetThing(", "rpc GetObject(", &["GetObject: /v1/things/{} and the RPC have one noun"]);
     let streamed = "rpc CreateThing(stream CreateThingRequest)";
     let findings = &["CreateThing takes a stream, and has an HTTP rule", "no calls of one request do the same"];
     check("rpc CreateThing(CreateThingRequest)", streamed, findings);

@@ -4,7 +4,7 @@ use super::{SECOND_MS, acquire, answer, ended, newest, pass, question, queue, su
 use crate::support::{TestApp, conversation};
 use longhand::app::append::NewDraftText;
 use longhand::app::approvals::Question;
-use longhand::app::prompts::{Delivery, Wanted};
+use longhand::app::prompts::{Delivery, PromptChoice};
 use longhand::app::runs::CancelRun;
 use longhand::model::draft::DraftKind;
 use longhand::model::run::RunEndReason;
@@ -40,7 +40,7 @@ async fn rows_that_do_not_follow_from_their_events_are_found() {
     for words in ["taken", "withdrawn", "waits"] {
         submit(&test.app, &session, words, Delivery::Queue).await;
     }
-    test.app.prompts().take(&session, 1, Wanted::First).await.expect("taken");
+    test.app.prompts().take(&session, 1, PromptChoice::First).await.expect("taken");
     let waiting = queue(&test, &session).await;
     test.app.prompts().withdraw(&session, &waiting[0]).await.expect("withdrawn");
     let asked = test.app.approvals().request(&session, question()).await.expect("asked").answer.0;

@@ -3,7 +3,7 @@
 use super::{acquire, ended, newest, prompt, queue, submit};
 use crate::support::{TestApp, call, conversation, result, shown, text};
 use longhand::app::append::RewindTo;
-use longhand::app::prompts::{Delivery, NewPrompt, Wanted};
+use longhand::app::prompts::{Delivery, NewPrompt, PromptChoice};
 use longhand::app::{Caller, Error, Reason};
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{FinishReason, Role};
@@ -37,7 +37,7 @@ async fn a_message_is_sent_again_in_one_change() {
     let all = [EventKind::MessageFinished, EventKind::RunEnded, EventKind::SessionRewound, EventKind::PromptSubmitted];
     assert_eq!(kinds, all);
     assert!(events.iter().rev().skip(1).all(|event| !event.ends_mutation), "one change");
-    assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: one", "assistant shown: first"]);
     assert_eq!(queue(&test, &session).await, [waits, sent.0.to_string()], "others keep their turn");
     // The run was at work on what is left out.
     assert_eq!(ended(&newest(&test, &session).await), Some(RunEndReason::Cancelled));
@@ -57,13 +57,13 @@ async fn a_message_is_sent_again_in_one_change() {
 
     drop((ada, pat));
     let test = test.restart().await;
-    assert_eq!(shown(&test.context(&session).await), ["user shown: one", "assistant shown: first"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: one", "assistant shown: first"]);
     test.app.compactions().undo(&session, None).await.expect("undone");
-    assert_eq!(shown(&test.context(&session).await).len(), 6, "history was kept, with a note for the call");
+    assert_eq!(shown(&test.view(&session).await).len(), 6, "history was kept, with a note for the call");
     test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
     test.app.prompts().take(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert_eq!(view, ["user shown: one", "assistant shown: first", "user shown: two, better"]);
     assert_eq!(test.findings().await, []);
 }
@@ -75,10 +75,10 @@ async fn a_prompt_may_begin_a_conversation_anew() {
     test.append(&session, "u1 \"one\"\na1 \"first\"").await;
     let interrupting = NewPrompt { delivery: Delivery::Interrupt, ..again("anew", RewindTo::Start) };
     test.app.prompts().submit(&session, interrupting).await.expect("it waits");
-    assert_eq!(shown(&test.context(&session).await), Vec::<String>::new());
+    assert_eq!(shown(&test.view(&session).await), Vec::<String>::new());
     let taken = test.app.runs().acquire(&session, None, true).await.expect("acquired").prompt.expect("the prompt");
     assert_eq!(test.history(&session).await.last().map(|message| message.id), taken.message());
-    assert_eq!(shown(&test.context(&session).await), ["user shown: anew"]);
+    assert_eq!(shown(&test.view(&session).await), ["user shown: anew"]);
     assert_eq!(test.findings().await, []);
 }
 
@@ -94,7 +94,7 @@ async fn a_rewind_that_cannot_be_is_refused_with_its_prompt() {
     let stale = NewPrompt { expected_revision: Some(read), ..again("x", RewindTo::Start) };
     let plain = NewPrompt { expected_revision: Some(read), ..prompt("x", Delivery::Queue) };
     let future = NewPrompt { expected_revision: Some(read + 99), ..prompt("x", Delivery::Queue) };
-    let both = NewPrompt { rewind: Some(RewindTo::Start), ..NewPrompt::of(vec![result("c1", "x")]) };
+    let both = NewPrompt { rewind: Some(RewindTo::Start), ..NewPrompt::from_parts(vec![result("c1", "x")]) };
     for (new, reason) in [
         (again("x", RewindTo::Message("nobody")), Reason::MessageNotFound),
         (again("x", RewindTo::Message("")), Reason::InvalidField),
@@ -136,7 +136,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let (sent, _) = test
         .by("pat")
         .prompts()
-        .submit(&session, NewPrompt { metadata_json: metadata_json.clone(), ..NewPrompt::of(parts) })
+        .submit(&session, NewPrompt { metadata_json: metadata_json.clone(), ..NewPrompt::from_parts(parts) })
         .await
         .expect("they wait")
         .answer;
@@ -145,7 +145,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
         let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?}") };
         assert_eq!(result.answers, Answers::In(asks.to_string()), "an answer knows its call");
     }
-    assert!(shown(&test.context(&session).await)[2].contains("interrupted"), "a prompt is in no view");
+    assert!(shown(&test.view(&session).await)[2].contains("interrupted"), "a prompt is in no view");
     let words = submit(&test.app, &session, "and then?", Delivery::Queue).await;
 
     let test = test.restart().await;
@@ -154,7 +154,7 @@ async fn results_of_a_front_end_wait_for_a_run_that_goes_on_with_them() {
     let message = test.history(&session).await.pop().expect("their message");
     assert_eq!((message.role, message.actor.as_str()), (Role::Tool, "pat"));
     assert_eq!((message.id, message.metadata_json), (sent.message(), metadata_json));
-    let view = shown(&test.context(&session).await);
+    let view = shown(&test.view(&session).await);
     assert_eq!(view[2..], ["tool shown: result c1 first result c2 second"]);
     assert_eq!(queue(&test, &session).await, [words]);
     let copy = longhand_copy(&test, &session).await;
@@ -168,7 +168,7 @@ async fn longhand_copy(test: &TestApp, session: &str) -> Vec<String> {
     let target = TestApp::start().await;
     import(&target.app, &export(&test.app, session).await.expect("exported")).await.expect("imported");
     assert_eq!(target.findings().await, []);
-    shown(&target.context(session).await)
+    shown(&target.view(session).await)
 }
 
 #[tokio::test]
@@ -177,15 +177,15 @@ async fn a_call_is_answered_by_one_prompt() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"where?\"\na1 call=c1\nt1 result=c1:here\na2 call=c1 call=c2").await;
     let before = test.revision(&session).await;
-    let words = |id: &str| NewPrompt::of(vec![result(id, "x")]);
+    let words = |id: &str| NewPrompt::from_parts(vec![result(id, "x")]);
     for (new, reason) in [
         (words("c9"), Reason::CallNotFound),
-        (NewPrompt::of(vec![naming("c9", "x", "a2")]), Reason::CallNotFound),
-        (NewPrompt::of(vec![naming("c1", "x", "nobody")]), Reason::MessageNotFound),
-        (NewPrompt::of(vec![naming("c1", "x", "a1")]), Reason::CallAnswered),
-        (NewPrompt::of(vec![result("c1", "x"), naming("c1", "y", "a2")]), Reason::CallAnswered),
-        (NewPrompt::of(vec![text("x"), result("c1", "x")]), Reason::InvalidField),
-        (NewPrompt::of(vec![result("c1", "x"), call("c3")]), Reason::InvalidField),
+        (NewPrompt::from_parts(vec![naming("c9", "x", "a2")]), Reason::CallNotFound),
+        (NewPrompt::from_parts(vec![naming("c1", "x", "nobody")]), Reason::MessageNotFound),
+        (NewPrompt::from_parts(vec![naming("c1", "x", "a1")]), Reason::CallAnswered),
+        (NewPrompt::from_parts(vec![result("c1", "x"), naming("c1", "y", "a2")]), Reason::CallAnswered),
+        (NewPrompt::from_parts(vec![text("x"), result("c1", "x")]), Reason::InvalidField),
+        (NewPrompt::from_parts(vec![result("c1", "x"), call("c3")]), Reason::InvalidField),
     ] {
         assert_eq!(refused(&test.app, &session, new.clone()).await.reason, reason, "{new:?}");
     }
@@ -200,9 +200,9 @@ async fn a_call_is_answered_by_one_prompt() {
     test.app.prompts().submit(&session, words("c1")).await.expect("it waits");
     let epoch = acquire(&test.app, &session).await.epoch;
     for _ in 0..2 {
-        test.app.prompts().take(&session, epoch, Wanted::First).await.expect("taken");
+        test.app.prompts().take(&session, epoch, PromptChoice::First).await.expect("taken");
     }
-    let named = NewPrompt::of(vec![naming("c1", "x", "a2")]);
+    let named = NewPrompt::from_parts(vec![naming("c1", "x", "a2")]);
     assert_eq!(refused(&test.app, &session, named).await.reason, Reason::CallAnswered);
     assert_eq!(refused(&test.app, &session, words("c2")).await.reason, Reason::CallNotFound, "none waits");
     // A rewind behind the calls has them wait again, in a fork, too.
@@ -210,10 +210,14 @@ async fn a_call_is_answered_by_one_prompt() {
     let fork = fork.await.expect("forked").0.session.id.to_string();
     for session in [&fork, &session] {
         test.app.messages().rewind(session, "a2", None).await.expect("rewound");
-        test.app.prompts().submit(session, NewPrompt::of(vec![naming("c2", "anew", "a2")])).await.expect("it waits");
+        test.app
+            .prompts()
+            .submit(session, NewPrompt::from_parts(vec![naming("c2", "anew", "a2")]))
+            .await
+            .expect("it waits");
         test.app.runs().acquire(session, None, true).await.map(drop).or_else(busy).expect("acquired");
     }
-    assert!(shown(&test.context(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
+    assert!(shown(&test.view(&fork).await).contains(&"tool shown: result c2 anew".to_owned()));
     assert_eq!(test.findings().await, []);
 }
 
@@ -230,7 +234,7 @@ async fn results_for_what_a_rewind_leaves_out_are_withdrawn() {
             let sent = test
                 .app
                 .prompts()
-                .submit(session, NewPrompt::of(vec![result(call, "x")]))
+                .submit(session, NewPrompt::from_parts(vec![result(call, "x")]))
                 .await
                 .expect("it waits")
                 .answer;
@@ -259,7 +263,7 @@ async fn a_prompt_takes_the_place_of_results_that_its_rewind_withdraws() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"where?\"\na1 call=c1").await;
     let first = submit(&test.app, &session, "first", Delivery::Steer).await;
-    test.app.prompts().submit(&session, NewPrompt::of(vec![result("c1", "x")])).await.expect("it waits");
+    test.app.prompts().submit(&session, NewPrompt::from_parts(vec![result("c1", "x")])).await.expect("it waits");
     let last = submit(&test.app, &session, "last", Delivery::Queue).await;
     let steering = NewPrompt { delivery: Delivery::Steer, ..again("anew", RewindTo::Message("u1")) };
     let sent = test.app.prompts().submit(&session, steering).await.expect("it waits").answer.0.to_string();

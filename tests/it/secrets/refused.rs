@@ -41,7 +41,7 @@ async fn read(test: &TestApp, session: &str) -> String {
     let (message, drafts, _) = test.app.messages().get(session, "a1").await.expect("the message");
     let parts: Vec<_> = message.parts.iter().map(|part| (&part.body, &part.client_id)).collect();
     let drafts: Vec<_> = drafts.iter().map(|draft| (&draft.text, &draft.kind)).collect();
-    let view = crate::support::shown(&test.context(session).await);
+    let view = crate::support::shown(&test.view(session).await);
     format!("{parts:?} {drafts:?} {view:?}")
 }
 

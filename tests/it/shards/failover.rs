@@ -64,7 +64,7 @@ async fn append(store: &Store, session: store::SessionKey) -> store::Result<()> 
             session,
             store::Requester::default(),
             None,
-            store::Checked::own((vec![entry], store::WithAppend::default())),
+            store::CheckedInput::trusted((vec![entry], store::AppendChanges::default())),
         )
         .await
         .map(drop)
@@ -105,7 +105,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
     soon("the other durability", said).await;
     let (session, _) = store
         .sessions()
-        .create(store::Checked::own(super::new()), store::Requester::default())
+        .create(store::CheckedInput::trusted(super::new()), store::Requester::default())
         .await
         .expect("a session");
     append(&store, session).await.expect("appended");
@@ -121,7 +121,7 @@ async fn a_promoted_standby_goes_on_with_what_it_has_and_never_as_if_it_had_what
         .expect("ended");
     let mut refused = 0;
     while refused < 3 {
-        match store.log().at(session, 1).await {
+        match store.log().event_at(session, 1).await {
             Err(store::Error::Unreachable(_)) => refused += 1,
             // The connection ends in a moment.
             answered => assert!(answered.is_ok() && refused == 0, "{answered:?} behind {refused} refusals"),

@@ -4,7 +4,7 @@ use super::quotas::of;
 use crate::archives::{acting, export, import, sealed, unsealed};
 use crate::support::{TestApp, conversation, text};
 use longhand::app::append::ListMessages;
-use longhand::app::erase::{EraseRequest, EraseTarget, Erased};
+use longhand::app::erase::{EraseAnswer, EraseRequest, EraseTarget};
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Reason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
@@ -28,7 +28,7 @@ async fn append(app: &Caller, session: &str) {
     app.messages().append(session, messages, None, None).await.expect("appended");
 }
 
-async fn erase(app: &Caller, session: &str, dry_run: bool) -> Erased {
+async fn erase(app: &Caller, session: &str, dry_run: bool) -> EraseAnswer {
     let target = EraseTarget::Messages(vec!["u1".to_owned()]);
     let request = EraseRequest { target, reason: "a key".to_owned(), dry_run, expected_revision: None };
     app.content().erase(session, request).await.expect("erased")

@@ -4,11 +4,11 @@ use super::quotas::{of, refused};
 use crate::support::{TestApp, conversation, text, turns, window};
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::access::Access;
-use longhand::app::append::{AppendRequest, Appended, NewDraftText};
+use longhand::app::append::{AppendAnswer, AppendRequest, NewDraftText};
 use longhand::app::compactions::NewCompaction;
-use longhand::app::context::ContextRequest;
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::ViewRequest;
 use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::draft::DraftKind;
@@ -37,7 +37,7 @@ async fn create(app: &Caller) -> String {
     app.sessions().create(new).await.expect("a session").answer.0.session.id.to_string()
 }
 
-async fn append(app: &Caller, session: &str, words: &str) -> Result<Appended, Error> {
+async fn append(app: &Caller, session: &str, words: &str) -> Result<AppendAnswer, Error> {
     app.messages().append(session, conversation(words), None, None).await.map(|appended| appended.answer)
 }
 
@@ -140,9 +140,9 @@ impl Summarizer for Paid {
 /// Compacts a session after more turns; returns the author of the summary.
 async fn author(test: &TestApp, app: &Caller, session: &str, from: usize) -> String {
     append(app, session, &turns(from, from + 7, 2_000)).await.expect("turns");
-    app.compactions().start(session, NewCompaction::of(CompactionKind::Summary)).await.expect("a compaction");
+    app.compactions().start(session, NewCompaction::of_kind(CompactionKind::Summary)).await.expect("a compaction");
     test.settled().await;
-    let view = app.views().get(session, ContextRequest::default()).await.expect("a view");
+    let view = app.views().get(session, ViewRequest::default()).await.expect("a view");
     assert!(view.over_window.is_none(), "it fits");
     let newest = app.compactions().list(session, 1, "").await.expect("compactions").0.remove(0);
     newest.outcome.unwrap_or_else(|| panic!("it failed: {:?}", newest.failure)).summarizer

@@ -55,7 +55,7 @@ async fn edits_summaries_and_prompts_count_as_appends() {
     acme.messages().append(&session, conversation("u1 \"a\"\na1 \"b\"\nu2 \"c\""), None, None).await.expect("appended");
     hold(&test, Quota { appends_per_second: Some(1), ..Quota::default() }).await;
     let summary = || NewSummary { text: "a summary".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-    let prompt = || NewPrompt::of(vec![text("a prompt")]);
+    let prompt = || NewPrompt::from_parts(vec![text("a prompt")]);
     let words = [text("other words")];
     acme.messages().edit(&session, "u1", &words, None).await.expect("the first");
     assert_eq!(refused(acme.compactions().supply_summary(&session, summary()).await), too_fast());

@@ -28,7 +28,7 @@ async fn create(app: &Caller) -> String {
         app.messages().append(&session, conversation(&format!("u{}", number + 1)), None, None).await.expect("appended");
         let new = NewSummary { text: "a summary".to_owned(), tail_start, ..NewSummary::default() };
         app.compactions().supply_summary(&session, new).await.expect("a summary");
-        app.prompts().submit(&session, NewPrompt::of(vec![text("a prompt")])).await.expect("it waits");
+        app.prompts().submit(&session, NewPrompt::from_parts(vec![text("a prompt")])).await.expect("it waits");
     }
     session
 }

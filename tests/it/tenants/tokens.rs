@@ -48,7 +48,7 @@ async fn call(world: &World, side: &Side, name: &str, fields: Value) -> Vec<Valu
 }
 
 async fn view_token(world: &World, side: &Side, session: &str) -> String {
-    let frames = call(world, side, "GetContext", json!({ "sessionId": session })).await;
+    let frames = call(world, side, "GetView", json!({ "sessionId": session })).await;
     frames[0]["header"]["viewToken"].as_str().expect("a view token").to_owned()
 }
 

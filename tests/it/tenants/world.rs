@@ -12,7 +12,7 @@ use longhand::app::compactions::NewSummary;
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::summary_tasks::LeaseRequest;
-use longhand::grpc::{self, Guarded};
+use longhand::grpc::{self, GuardedServices};
 use longhand::model::access::Scopes;
 use longhand::model::ids::MessageId;
 use longhand::model::message::{NewMessage, Role};
@@ -169,7 +169,7 @@ pub(super) fn rng() -> TestRng {
 
 /// The store and its doors.
 pub(super) struct World {
-    pub(super) grpc: Guarded,
+    pub(super) grpc: GuardedServices,
     pub(super) http: axum::Router,
     pub(super) sides: Vec<Side>,
     _test: TestApp,
@@ -281,8 +281,14 @@ impl Writer {
     /// Gives a session a prompt, a question and a label.
     async fn ask(&mut self, session: &str) {
         let words = format!("a question of {}", self.written.marker);
-        let prompt =
-            self.app.prompts().submit(session, NewPrompt::of(vec![text(&words)])).await.expect("a prompt").answer.0;
+        let prompt = self
+            .app
+            .prompts()
+            .submit(session, NewPrompt::from_parts(vec![text(&words)]))
+            .await
+            .expect("a prompt")
+            .answer
+            .0;
         self.add(Kind::Prompt, prompt);
         let choices = ["yes", "no"].map(|id| Choice { id: id.to_owned(), label: String::new() }).to_vec();
         let question = Question { text: words, choices, ..Question::default() };

@@ -21,11 +21,11 @@ __all__ = ["Entry", "Shown", "hidden_because", "merged"]
 #: What stands in a view for something else. Without any, what a policy adds for the sake of the order is not needed.
 _DERIVED = frozenset(
     {
-        v1.CONTEXT_MESSAGE_KIND_MARKER,
-        v1.CONTEXT_MESSAGE_KIND_SUMMARY,
-        v1.CONTEXT_MESSAGE_KIND_RETRIEVED,
-        v1.CONTEXT_MESSAGE_KIND_BRANCH_SUMMARY,
-        v1.CONTEXT_MESSAGE_KIND_ADDED,
+        v1.VIEW_MESSAGE_KIND_MARKER,
+        v1.VIEW_MESSAGE_KIND_SUMMARY,
+        v1.VIEW_MESSAGE_KIND_RETRIEVED,
+        v1.VIEW_MESSAGE_KIND_BRANCH_SUMMARY,
+        v1.VIEW_MESSAGE_KIND_ADDED,
     }
 )
 
@@ -66,10 +66,10 @@ class Shown:
     #: The number of the framework's message; None for a message of others.
     own: int | None = None
     #: What the view has of it; empty for a message of the framework's that it has whole.
-    messages: Sequence[v1.ContextMessage] = ()
+    messages: Sequence[v1.ViewMessage] = ()
 
 
-def hidden_because(revision: int, end: v1.ContextEnd) -> str:
+def hidden_because(revision: int, end: v1.ViewEnd) -> str:
     """Why a view does not show a message: `covered`, `empty`, `left out`; empty if it says nothing of it."""
     if any(one.first_revision <= revision <= one.last_revision for one in end.covered.covered_ranges):
         return "covered"
@@ -90,7 +90,7 @@ def merged(
     None is a message that the session does not have, and that stays where it is. `dropped` are ids of messages that the
     framework does not want in this request.
     """
-    shown: dict[str, list[v1.ContextMessage]] = {}
+    shown: dict[str, list[v1.ViewMessage]] = {}
     for message in view.messages:
         entry = by_message_id.get(message.message_id)
         if entry is not None and entry.current_id == message.message_id and (entry.is_ours or not entry.replacement_id):
@@ -118,10 +118,10 @@ def merged(
                 seen.add(entry.message_id)
                 made.extend(next(remaining))
             continue
-        if message.kind == v1.CONTEXT_MESSAGE_KIND_MISSING_RESULT and after_own:
+        if message.kind == v1.VIEW_MESSAGE_KIND_MISSING_RESULT and after_own:
             # The framework has its own way with a call that has no result yet.
             continue
-        if message.kind == v1.CONTEXT_MESSAGE_KIND_POLICY_TEXT and not derived:
+        if message.kind == v1.VIEW_MESSAGE_KIND_POLICY_TEXT and not derived:
             continue
         after_own = False
         if entry is None or entry.message_id not in dropped:
@@ -146,7 +146,7 @@ def _role(one: Shown, own: Sequence[Entry | None]) -> v1.Role.ValueType:
     return v1.ROLE_UNSPECIFIED if entry is None else entry.role
 
 
-def _is_whole(entry: Entry, messages: Sequence[v1.ContextMessage]) -> bool:
+def _is_whole(entry: Entry, messages: Sequence[v1.ViewMessage]) -> bool:
     """True unless something is shortened, or a result without its call is a text now."""
     same = all(message.role == entry.role for message in messages)
-    return same and not any(context.shortening for message in messages for context in message.parts)
+    return same and not any(view_part.shortening for message in messages for view_part in message.parts)

@@ -116,18 +116,16 @@ class Restored:
         return self.data
 
 
-def pieced_messages(name: str, messages: Iterable[v1.ContextMessage]) -> list[str]:
+def pieced_messages(name: str, messages: Iterable[v1.ViewMessage]) -> list[str]:
     """The ids of messages of a view whose objects are in further parts, which only the stored message has."""
     return [m.message_id for m in messages if m.message_id and "pieces" in _own(name, m.metadata_json)]
 
 
-def restored(
-    name: str, message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None = None
-) -> Restored | None:
+def restored(name: str, message: v1.ViewMessage, originals: Mapping[str, v1.Message] | None = None) -> Restored | None:
     """The object of a message of a view, as far as the view shows it; None if there is none, or it is not given."""
     stored = (originals or {}).get(message.message_id)
     further = () if stored is None else stored.parts
-    shown = {context.part.client_id: (context.part, bool(context.shortening)) for context in message.parts}
+    shown = {view_part.part.client_id: (view_part.part, bool(view_part.shortening)) for view_part in message.parts}
     return _restored(_own(name, message.metadata_json), shown, further)
 
 

@@ -395,7 +395,7 @@ def _event(message: v1.Message) -> Event | None:
 
 
 def _event_of_view(
-    message: v1.ContextMessage, originals: Mapping[str, v1.Message], names: Mapping[str, str]
+    message: v1.ViewMessage, originals: Mapping[str, v1.Message], names: Mapping[str, str]
 ) -> Event | None:
     """A message of a view as an event: what it was made from, shortened as it is there, or what says the same."""
     original = restored(_NAME, message, originals)
@@ -406,7 +406,7 @@ def _event_of_view(
             if response is not None and isinstance(response.get("response"), str):
                 response["response"] = {"output": response["response"]}
         return Event.model_validate(data)
-    content = _content(message.role, [context.part for context in message.parts], names)
+    content = _content(message.role, [view_part.part for view_part in message.parts], names)
     if content is None:
         return None
     author = "user" if message.role in (v1.ROLE_USER, v1.ROLE_SYSTEM) else message.actor or "agent"
@@ -422,7 +422,7 @@ def _has_results(original: Restored) -> bool:
     return any(part.get("function_response") for part in said)
 
 
-def _seconds(message: v1.Message | v1.ContextMessage) -> float:
+def _seconds(message: v1.Message | v1.ViewMessage) -> float:
     return message.create_time.ToNanoseconds() / 1e9
 
 

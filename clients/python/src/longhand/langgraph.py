@@ -725,7 +725,7 @@ def _bytes(data: str, kind: object, path: Sequence[str]) -> tuple[v1.MediaPart, 
 
 
 def messages_of_view(
-    messages: Sequence[v1.ContextMessage], originals: Mapping[str, v1.Message] | None = None
+    messages: Sequence[v1.ViewMessage], originals: Mapping[str, v1.Message] | None = None
 ) -> list[AnyMessage]:
     """The messages of a view as LangChain has them: those that it wrote as they were, others by their parts.
 
@@ -734,8 +734,8 @@ def messages_of_view(
     return [made for message in messages for made in _of_view(message, originals)]
 
 
-def _of_view(message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None) -> list[AnyMessage]:
-    shown = [context.part for context in message.parts]
+def _of_view(message: v1.ViewMessage, originals: Mapping[str, v1.Message] | None) -> list[AnyMessage]:
+    shown = [view_part.part for view_part in message.parts]
     results = [part.tool_result for part in shown if part.HasField("tool_result")]
     original = restored(_NAME, message, originals)
     kind = json.loads(message.metadata_json)["type"] if original is not None else ""

@@ -132,7 +132,7 @@ class LonghandSession:
         await (await self.longhand()).rewind(aio.START)
 
 
-def in_written_order(messages: Sequence[v1.ContextMessage]) -> list[v1.ContextMessage]:
+def in_written_order(messages: Sequence[v1.ViewMessage]) -> list[v1.ViewMessage]:
     """The messages of a view as they were written.
 
     A view has a result directly after its call; the SDK wants the order in which it added them. What Longhand wrote, a
@@ -140,9 +140,9 @@ def in_written_order(messages: Sequence[v1.ContextMessage]) -> list[v1.ContextMe
     SDK may still be about to add it. So is a user's message that it adds before a reply at its begin: this provider
     has no need of one.
     """
-    added = {v1.CONTEXT_MESSAGE_KIND_MISSING_RESULT}
-    if not any(message.kind == v1.CONTEXT_MESSAGE_KIND_SUMMARY for message in messages):
-        added.add(v1.CONTEXT_MESSAGE_KIND_POLICY_TEXT)
+    added = {v1.VIEW_MESSAGE_KIND_MISSING_RESULT}
+    if not any(message.kind == v1.VIEW_MESSAGE_KIND_SUMMARY for message in messages):
+        added.add(v1.VIEW_MESSAGE_KIND_POLICY_TEXT)
     messages = [message for message in messages if message.kind not in added]
     shown = iter(sorted((m for m in messages if _is_shown(m)), key=lambda message: message.revision))
     return [next(shown) if _is_shown(message) else message for message in messages]
@@ -153,12 +153,12 @@ def item_messages(items: Sequence[Mapping[str, Any]]) -> list[v1.NewMessage]:
     return [_message(dict(item)) for item in items]
 
 
-def items_of(message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None = None) -> list[dict[str, Any]]:
+def items_of(message: v1.ViewMessage, originals: Mapping[str, v1.Message] | None = None) -> list[dict[str, Any]]:
     """The items that a message of a view is to the model: that which it was made from, or those that say the same.
 
     `originals` are stored messages by their ids, for those whose originals are too large for a view.
     """
-    shown = [context.part for context in message.parts]
+    shown = [view_part.part for view_part in message.parts]
     item = _item(message, shown, originals) if _is_shown(message) else None
     if item is not None:
         return [item]
@@ -186,8 +186,8 @@ def items_of(message: v1.ContextMessage, originals: Mapping[str, v1.Message] | N
     return items
 
 
-def _is_shown(message: v1.ContextMessage) -> bool:
-    return message.kind == v1.CONTEXT_MESSAGE_KIND_SHOWN
+def _is_shown(message: v1.ViewMessage) -> bool:
+    return message.kind == v1.VIEW_MESSAGE_KIND_SHOWN
 
 
 def _message(item: dict[str, Any]) -> v1.NewMessage:
@@ -263,7 +263,7 @@ def _media(piece: Mapping[str, Any]) -> tuple[v1.MediaPart, str] | None:
 
 
 def _item(
-    message: v1.ContextMessage, shown: Sequence[v1.Part], originals: Mapping[str, v1.Message] | None
+    message: v1.ViewMessage, shown: Sequence[v1.Part], originals: Mapping[str, v1.Message] | None
 ) -> dict[str, Any] | None:
     """The item that a message was made from, with what the view has of it; None if no item was."""
     first = shown[0] if shown else v1.Part()

@@ -272,7 +272,7 @@ def parts_of(content: Content) -> list[v1.Part]:
     return [text(part) if isinstance(part, str) else part for part in several]
 
 
-def plain_text(message: v1.ContextMessage | v1.Message) -> str:
+def plain_text(message: v1.ViewMessage | v1.Message) -> str:
     """The texts of a message, without its other parts."""
     if isinstance(message, v1.Message):
         return "".join(part.text.text for part in message.parts)

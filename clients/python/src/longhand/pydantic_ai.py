@@ -617,7 +617,7 @@ def _together(
 
 
 def messages_of_view(
-    messages: Sequence[v1.ContextMessage],
+    messages: Sequence[v1.ViewMessage],
     originals: Mapping[str, v1.Message] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[ModelMessage]:
@@ -630,20 +630,20 @@ def messages_of_view(
     return [made for message in messages if (made := _of_view(message, originals, named)) is not None]
 
 
-def _names(messages: Iterable[v1.ContextMessage]) -> dict[str, str]:
+def _names(messages: Iterable[v1.ViewMessage]) -> dict[str, str]:
     calls = [c.part.tool_call for message in messages for c in message.parts if c.part.HasField("tool_call")]
     return {call.call_id: call.tool for call in calls}
 
 
 def _of_view(
-    message: v1.ContextMessage, originals: Mapping[str, v1.Message] | None, names: Mapping[str, str]
+    message: v1.ViewMessage, originals: Mapping[str, v1.Message] | None, names: Mapping[str, str]
 ) -> ModelMessage | None:
-    shown = [context.part for context in message.parts]
+    shown = [view_part.part for view_part in message.parts]
     original = restored(_NAME, message, originals)
     results = any(part.HasField("tool_result") for part in shown)
     # A result whose call is not in the view any more is a text there.
     if original is not None and results == any(_is_return(part) for part in original.data["parts"]):
-        _shorten_returns(original.data, [context for context in message.parts if context.shortening])
+        _shorten_returns(original.data, [view_part for view_part in message.parts if view_part.shortening])
         data = original.without_missing()
         if not data["parts"]:
             return None
@@ -675,7 +675,7 @@ def _is_return(part: Mapping[str, Any]) -> bool:
     return part["part_kind"] == "tool-return" or retries
 
 
-def _shorten_returns(data: dict[str, Any], shortened: Iterable[v1.ContextPart]) -> None:
+def _shorten_returns(data: dict[str, Any], shortened: Iterable[v1.ViewPart]) -> None:
     """Leaves of results that have files, or that a text stands for, what the view shows of them."""
     outputs = {c.part.tool_result.call_id: c.part.tool_result for c in shortened if c.part.HasField("tool_result")}
     for part in data["parts"]:

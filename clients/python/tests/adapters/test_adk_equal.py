@@ -79,11 +79,11 @@ async def test_an_event_comes_back_equal(client: aio.Client) -> None:
     assert found.last_update_time == wanted[-1].timestamp
     view = await service.longhand("A", "u", "s").view()
     # What other agents see of it: large ones too, and a file alone.
-    shown = {message.client_id for message in view.messages if message.kind == v1.CONTEXT_MESSAGE_KIND_SHOWN}
+    shown = {message.client_id for message in view.messages if message.kind == v1.VIEW_MESSAGE_KIND_SHOWN}
     assert shown == {
         event.id for event in wanted if event.content != types.Content(role="model", parts=nasty_parts()[10])
     }
-    assert any(context.part.media.uri for message in view.messages for context in message.parts)
+    assert any(view_part.part.media.uri for message in view.messages for view_part in message.parts)
 
 
 class Script(BaseLlm):

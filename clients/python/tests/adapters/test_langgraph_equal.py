@@ -426,4 +426,4 @@ def test_a_worker_that_dies_before_its_checkpoint_leaves_no_reply_behind(client:
     said = [longhand.plain_text(message) for message in client.session(name).view().messages]
     assert said[:3] == ["One", "Reply 0", "Two"]
     assert len([words for words in said if words.startswith("Reply")]) == 3
-    assert v1.CONTEXT_MESSAGE_KIND_MISSING_RESULT not in [m.kind for m in client.session(name).view().messages]
+    assert v1.VIEW_MESSAGE_KIND_MISSING_RESULT not in [m.kind for m in client.session(name).view().messages]

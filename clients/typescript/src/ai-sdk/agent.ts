@@ -146,7 +146,7 @@ export async function answerChat(session: Session, answer: Answer, options: Answ
 
 /** True if a prompt waits for an agent. */
 async function isWaiting(session: Session): Promise<boolean> {
-  const { run, queuedPromptCount } = await session.activity();
+  const { run, queuedPromptCount } = await session.getRun();
   return queuedPromptCount > 0 && (!run || run.end !== undefined);
 }
 

@@ -192,7 +192,7 @@ class Follower {
 
   /** A run as it is now. */
   private async readRun(epoch: bigint): Promise<v1.Run | undefined> {
-    const { run: newest } = await this.session.activity();
+    const { run: newest } = await this.session.getRun();
     if (!newest || newest.epoch <= epoch) return newest?.epoch === epoch ? newest : undefined;
     let pageToken = "";
     do {

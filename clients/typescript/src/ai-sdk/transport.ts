@@ -201,7 +201,7 @@ function messageFactsJson(messages: readonly v1.Message[]): string | undefined {
 
 /** Where the reply begins that is being written, or will be. */
 async function activeReply(session: Session): Promise<ReplyBegin | undefined> {
-  const { run, queuedPromptCount } = await session.activity();
+  const { run, queuedPromptCount } = await session.getRun();
   if (run && !run.end) return { epoch: run.epoch };
   if (queuedPromptCount === 0) return undefined;
   for await (const prompt of session.listPrompts()) return { promptId: prompt.promptId };

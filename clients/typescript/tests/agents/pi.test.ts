@@ -133,7 +133,7 @@ const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
 async function prompt(pi: Pi, words: string): Promise<void> {
   await pi.session.prompt(words);
   await pi.session.agent.waitForIdle();
-  const { compactionId } = await pi.under.activity();
+  const { compactionId } = await pi.under.getRun();
   if (compactionId) await pi.under.view({ overflow: v1.OverflowAction.WAIT });
   const isLast = () => pi.session.sessionManager.getEntries().at(-1)?.type === "compaction";
   while (!isLast() && compactions(pi).at(-1)?.summary !== (await summaries(pi)).at(-1)) await soon();
@@ -198,7 +198,7 @@ test("a long conversation of pi is compacted by Longhand, and pi shows it as its
   // pi's own context begins where the view does.
   const kept = pi.session.messages.filter(({ role }) => role !== "compactionSummary").length;
   const view = await pi.under.view();
-  assert.equal(view.messages.filter(({ kind }) => kind === v1.ContextMessageKind.SHOWN).length, kept);
+  assert.equal(view.messages.filter(({ kind }) => kind === v1.ViewMessageKind.SHOWN).length, kept);
   // Nothing is lost, and nothing is there twice.
   const history = await all(pi.under.history());
   assert.equal(history.length, 4 * turns);

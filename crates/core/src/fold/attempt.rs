@@ -1,7 +1,7 @@
 //! One attempt of a compaction, from its plan to its changes.
 //!
 //! The scheduler's workers, previews, `simulate`, `evaluate` and the laws all make their compactions here, so that they
-//! cannot differ. The writer of summaries is a parameter: an attempt stops at `Step::Write`, and continues with the
+//! cannot differ. The writer of summaries is a parameter: an attempt stops at `AttemptStep::Write`, and continues with the
 //! caller's `Answer`. It does nothing else than compute.
 //!
 //! A level's steps are tried with the policy's tail and with smaller ones, until a summary frees enough or a failure
@@ -17,7 +17,7 @@ use crate::model::truncation::Removals;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, WrittenSummary, gain};
 use crate::policy::replay::{self, Overflow};
-use crate::policy::{LevelPolicy, Step as PolicyStep};
+use crate::policy::{LevelPolicy, PolicyStep};
 use uuid::Uuid;
 
 /// Number of summaries that the built-in writer writes for one plan, each with half the budget of the one before.
@@ -64,7 +64,7 @@ pub struct SummaryTask {
 
 /// The next step of an attempt.
 #[derive(Debug)]
-pub enum Step {
+pub enum AttemptStep {
     /// A summary is to be written; `Attempt::answer` continues.
     Write(Box<SummaryTask>),
     /// The compaction is ready to be committed.
@@ -169,7 +169,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the attempt up to its first summary, or to its end.
-    pub fn begin(&mut self) -> Step {
+    pub fn begin(&mut self) -> AttemptStep {
         match self.level_policy() {
             Some(_) => self.next_candidate(),
             None if self.input.request.trigger == Trigger::LastResort => self.last_resort(),
@@ -178,20 +178,20 @@ impl<'a> Attempt<'a> {
     }
 
     /// Continues with the answer to the newest task.
-    pub fn answer(&mut self, answer: Answer<'_>) -> Step {
+    pub fn answer(&mut self, answer: Answer<'_>) -> AttemptStep {
         let Some(mut candidate) = self.candidate.take() else { return self.end() };
         match answer {
             Answer::Accepted(prepared) => return self.done(*prepared),
-            Answer::Refused(failure) => return Step::Failed(failure),
+            Answer::Refused(failure) => return AttemptStep::Failed(failure),
             Answer::Interrupted(failure) if !self.input.is_last => {
-                return Step::Retry { failure, retry_after_ms: None };
+                return AttemptStep::Retry { failure, retry_after_ms: None };
             }
             Answer::Interrupted(failure) => {
                 self.give_up(candidate, failure);
                 return self.end();
             }
             Answer::Unavailable { failure, retry_after_ms } if self.may_wait() => {
-                return Step::Retry { failure, retry_after_ms };
+                return AttemptStep::Retry { failure, retry_after_ms };
             }
             Answer::Unavailable { failure, .. } => {
                 self.unavailable = Some(failure.clone());
@@ -203,7 +203,8 @@ impl<'a> Attempt<'a> {
                 return self.without_writer(Candidate { failure, ..candidate });
             }
             Answer::Written(written) => {
-                let prepared = PreparedCompaction::of(self.input.planning, &candidate.removals, Some(written));
+                let prepared =
+                    PreparedCompaction::from_removals(self.input.planning, &candidate.removals, Some(written));
                 match prepared {
                     Some(prepared) if prepared.gain() < candidate.gain_min => {
                         candidate.failure = no_gain(prepared.gain());
@@ -227,7 +228,7 @@ impl<'a> Attempt<'a> {
     /// The failure of a summary that frees too little.
     pub fn check(&self, written: WrittenSummary<'_>) -> Result<PreparedCompaction, Failure> {
         let candidate = self.candidate.as_ref().ok_or_else(|| no_gain(0))?;
-        match PreparedCompaction::of(self.input.planning, &candidate.removals, Some(written)) {
+        match PreparedCompaction::from_removals(self.input.planning, &candidate.removals, Some(written)) {
             Some(prepared) if prepared.gain() >= candidate.gain_min => Ok(prepared),
             prepared => Err(no_gain(prepared.map_or(0, |prepared| prepared.gain()))),
         }
@@ -296,7 +297,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Plans with the next tail that leads to something.
-    fn next_candidate(&mut self) -> Step {
+    fn next_candidate(&mut self) -> AttemptStep {
         let Some(level_policy) = self.level_policy() else { return self.end() };
         while let Some(variant) = self.variants.next() {
             let work = self.work(&variant);
@@ -343,15 +344,15 @@ impl<'a> Attempt<'a> {
         Work { removals, ..work }
     }
 
-    fn ask(&mut self, candidate: Candidate) -> Step {
+    fn ask(&mut self, candidate: Candidate) -> AttemptStep {
         let Candidate { ref plan, writer, budget_tokens, .. } = candidate;
         let task = SummaryTask { plan: plan.clone(), number: self.plans, writer, budget_tokens };
         self.candidate = Some(candidate);
-        Step::Write(Box::new(task))
+        AttemptStep::Write(Box::new(task))
     }
 
     /// Goes on behind a writer that failed: with the policy's fallback for the configured one, if that frees enough.
-    fn without_writer(&mut self, candidate: Candidate) -> Step {
+    fn without_writer(&mut self, candidate: Candidate) -> AttemptStep {
         let fallback = match candidate.writer {
             Writer::Configured => policy_fallback(self.input.planning, &candidate.plan, candidate.gain_min),
             Writer::BuiltIn => None,
@@ -364,7 +365,7 @@ impl<'a> Attempt<'a> {
 
     /// Asks the built-in writer after a writer that failed, with half the budget each time: a session with little to
     /// cover may need a shorter summary, or the view a smaller one for its window.
-    fn shorter(&mut self, candidate: Candidate) -> Step {
+    fn shorter(&mut self, candidate: Candidate) -> AttemptStep {
         let (tries, budget_tokens) = match candidate.writer {
             Writer::Configured => (0, candidate.budget_tokens),
             Writer::BuiltIn => (candidate.tries + 1, candidate.budget_tokens / 2),
@@ -392,22 +393,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// The end of a level without a summary.
-    fn end(&mut self) -> Step {
+    fn end(&mut self) -> AttemptStep {
         match (self.fallback.take(), self.failure.take()) {
             (Some(prepared), _) => self.done(prepared),
             // The built-in writer failed too: the configured one may be back by the next attempt, which starts earlier
             // than a provider's delay may ask for.
             (None, Some(failure)) => match self.unavailable.take() {
-                Some(failure) => Step::Retry { failure, retry_after_ms: None },
-                None => Step::Failed(failure),
+                Some(failure) => AttemptStep::Retry { failure, retry_after_ms: None },
+                None => AttemptStep::Failed(failure),
             },
-            (None, None) if self.is_by_hand() => Step::Nothing,
+            (None, None) if self.is_by_hand() => AttemptStep::Nothing,
             (None, None) => self.last_resort(),
         }
     }
 
     /// Maintenance, the removals for an overflow, or, by hand, every prune of any step of the policy.
-    fn removals_alone(&mut self) -> Step {
+    fn removals_alone(&mut self) -> AttemptStep {
         let planning = self.input.planning;
         let removals = match self.input.request.trigger {
             Trigger::Manual => plan::prune_all(planning).removals,
@@ -419,7 +420,7 @@ impl<'a> Attempt<'a> {
         // A provider may refuse media that the policy counts as nothing.
         let is_of_media = self.input.request.trigger == Trigger::Overflow && !removals.parts.is_empty();
         let prepared = match is_of_media {
-            true => PreparedCompaction::of(planning, &removals, None),
+            true => PreparedCompaction::from_removals(planning, &removals, None),
             false => {
                 let gain_min = self.gain_min(&planning.policy.maintenance);
                 PreparedCompaction::of_removals(planning, &removals, gain_min)
@@ -427,25 +428,25 @@ impl<'a> Attempt<'a> {
         };
         match prepared {
             Some(prepared) => self.done(prepared),
-            None if self.is_by_hand() => Step::Nothing,
+            None if self.is_by_hand() => AttemptStep::Nothing,
             None => self.last_resort(),
         }
     }
 
     /// The last resort, or the failure that names what fills the window, if it may remove nothing. It also follows
     /// steps that turned out to free nothing.
-    fn last_resort(&mut self) -> Step {
+    fn last_resort(&mut self) -> AttemptStep {
         let AttemptInput { planning, fold, guards, .. } = self.input;
         let removals = guards::last_resort_removals(planning, fold, guards);
         match PreparedCompaction::of_removals(planning, &removals, 1) {
             Some(prepared) => self.done(prepared),
-            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => Step::Nothing,
-            None => Step::Failed(guards::last_resort_failure(planning, fold, guards)),
+            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => AttemptStep::Nothing,
+            None => AttemptStep::Failed(guards::last_resort_failure(planning, fold, guards)),
         }
     }
 
-    fn done(&self, prepared: PreparedCompaction) -> Step {
-        Step::Done(Box::new(match self.input.request.trigger {
+    fn done(&self, prepared: PreparedCompaction) -> AttemptStep {
+        AttemptStep::Done(Box::new(match self.input.request.trigger {
             Trigger::Overflow => prepared.with_replay(self.input.planning),
             Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::LastResort => {
                 prepared

@@ -77,7 +77,7 @@ struct Block {
 
 impl FormedView {
     /// The messages of a layout in a form.
-    pub fn of(form: Form, layout: &Layout, sources: &[SourceMessage]) -> Self {
+    pub fn new(form: Form, layout: &Layout, sources: &[SourceMessage]) -> Self {
         let blocks: Vec<Block> = blocks(sources).collect();
         let Some(newest) = blocks.last() else { return Self::default() };
         let compactor = match form {
@@ -160,7 +160,7 @@ impl FormedView {
                 kept
             }
             None | Some(_) => {
-                *self = Self::of(form(), layout, sources);
+                *self = Self::new(form(), layout, sources);
                 0
             }
         }

@@ -107,7 +107,7 @@ impl Guards {
     /// The guards of a session at one of its revisions.
     pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: GuardInput<'_>) -> Self {
         let PlanningInput { policy, window, now, .. } = planning;
-        let streak = Streak::of(past);
+        let streak = Streak::from_past(past);
         let turns = i64::from(policy.guards.breaker_turns);
         let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && turns > 0;
         let tripped_by = streak.newest.filter(|_| is_tripped);
@@ -340,7 +340,7 @@ pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Opti
         return None;
     }
     let tokens = fold.context_tokens(window);
-    let may_maintain = || MaintenanceLimits::of(policy, window).are_exceeded(fold.maintenance_counts(window));
+    let may_maintain = || MaintenanceLimits::from_policy(policy, window).are_exceeded(fold.maintenance_counts(window));
     let allowed = |decision: plan::Decision| match decision.level() {
         Some(level) => guards.allow(policy, level),
         None => guards.allow_kind(plan::kind(&policy.maintenance)) && may_maintain(),
@@ -392,7 +392,7 @@ struct Streak {
 }
 
 impl Streak {
-    fn of(past: GuardInput<'_>) -> Self {
+    fn from_past(past: GuardInput<'_>) -> Self {
         let mut streak = Self::default();
         for (revision, compaction) in since_change(past) {
             match compaction.state {

@@ -4,7 +4,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{Media, MediaSource, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{OriginalFields, Shortened, ViewKind, ViewMessage};
+use crate::model::view::{OriginalFields, PartShortening, ViewKind, ViewMessage};
 use std::collections::HashMap;
 
 /// The hash of a view without messages.
@@ -107,15 +107,15 @@ impl Hasher {
             self.bytes(part.source.map(|id| id.0.as_bytes().to_vec()).unwrap_or_default().as_slice());
             match part.shortened {
                 None => self.number(0),
-                Some(Shortened::Pruned { original_length }) => {
+                Some(PartShortening::Pruned { original_length }) => {
                     self.number(1);
                     self.number(original_length);
                 }
-                Some(Shortened::Truncated { omitted_length }) => {
+                Some(PartShortening::Truncated { omitted_length }) => {
                     self.number(2);
                     self.number(omitted_length);
                 }
-                Some(Shortened::Erased) => self.number(3),
+                Some(PartShortening::Erased) => self.number(3),
             }
             self.optional(part.client_id.as_deref());
             self.optional(part.metadata_json.as_deref());

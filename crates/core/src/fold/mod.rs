@@ -185,7 +185,7 @@ impl Fold {
     ///
     /// Usage beyond the estimate and the window's overhead is taken as the error of the estimate, and therefore shrinks
     /// with the view.
-    pub fn shortened(&self, planning: PlanningInput<'_>) -> Shortened {
+    pub fn shortened(&self, planning: PlanningInput<'_>) -> ShortenedView {
         let PlanningInput { policy, window, .. } = planning;
         let size = Size {
             context_tokens: self.context_tokens(window),
@@ -201,12 +201,12 @@ impl Fold {
         for part in view.messages.iter_mut().flat_map(|message| &mut message.parts) {
             if let Some(&omitted_length) = part.source.and_then(|id| omitted_lengths.get(&id)) {
                 // No mark shortens the part.
-                part.shortened = Some(view::Shortened::Truncated { omitted_length });
+                part.shortened = Some(view::PartShortening::Truncated { omitted_length });
             }
         }
         let hashes = hash::hashes(&view.messages);
         let context_tokens = size.context_tokens_of(view.estimated_tokens);
-        Shortened { view, hashes, context_tokens, fits: context_tokens <= limit, omitted: removals.omitted }
+        ShortenedView { view, hashes, context_tokens, fits: context_tokens <= limit, omitted: removals.omitted }
     }
 }
 
@@ -242,7 +242,7 @@ impl Incremental {
 
 /// A view that was shortened for one call.
 #[derive(Debug, Clone)]
-pub struct Shortened {
+pub struct ShortenedView {
     /// The view.
     pub view: View,
     /// Its running hash after each of its messages.

@@ -25,7 +25,11 @@ pub struct PreparedCompaction {
 
 impl PreparedCompaction {
     /// The effect of removals and a summary on a view; none if they change nothing.
-    pub fn of(planning: PlanningInput<'_>, removals: &Removals, summary: Option<WrittenSummary<'_>>) -> Option<Self> {
+    pub fn from_removals(
+        planning: PlanningInput<'_>,
+        removals: &Removals,
+        summary: Option<WrittenSummary<'_>>,
+    ) -> Option<Self> {
         let PlanningInput { policy, layout, sources, .. } = planning;
         if removals.is_empty() && summary.is_none() {
             return None;
@@ -51,7 +55,7 @@ impl PreparedCompaction {
 
     /// The effect of removals alone; none if they free too little.
     pub fn of_removals(planning: PlanningInput<'_>, removals: &Removals, gain_min: i64) -> Option<Self> {
-        Self::of(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min.max(1))
+        Self::from_removals(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min.max(1))
     }
 
     /// Tokens that it frees.
@@ -63,14 +67,14 @@ impl PreparedCompaction {
     /// the request.
     pub(super) fn with_replay(self, planning: PlanningInput<'_>) -> Self {
         let changes = &self.changes;
-        let stays = |replay: &replay::Replayed| {
+        let stays = |replay: &replay::ReplayedRequest| {
             changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
                 && !changes.omitted.iter().any(|range| range.contains(replay.target))
         };
         let parts = changes.parts.iter().map(|(_, part, truncation)| (*part, truncation.clone())).collect();
         let removals = Removals { parts, omitted: Vec::new() };
         let Some(replay) = replay::replay(planning, &removals).filter(stays) else { return self };
-        let replay::Replayed { message, target, bodies } = replay;
+        let replay::ReplayedRequest { message, target, bodies } = replay;
         let mut changes = self.changes;
         changes.parts.retain(|(other, ..)| *other != message);
         changes.replay = Some(ReplayChange { target, bodies });

@@ -4,7 +4,7 @@
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Earlier;
-use crate::policy::render::{Rendered, RenderedCall};
+use crate::policy::render::{RenderedCall, RenderedMessages};
 use std::collections::HashSet;
 
 /// A position between two stored messages that separates no call from its result.
@@ -55,7 +55,7 @@ impl ResumePoints {
     }
 
     /// Replaces all resume points after `from` by those of the `count` messages that were rendered after it.
-    pub(super) fn extend(&mut self, from: ResumePoint, rendered: &Rendered<'_>, count: usize) {
+    pub(super) fn extend(&mut self, from: ResumePoint, rendered: &RenderedMessages<'_>, count: usize) {
         self.points.truncate(self.count(from.sources));
         self.waiting.truncate(self.waiting.partition_point(|(index, _)| *index < from.sources));
         let mut calls = rendered.calls.iter().peekable();

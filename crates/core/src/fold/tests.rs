@@ -1,5 +1,5 @@
 use super::usage::RunningUsage;
-use super::{Fold, FoldInput, ResumePoint, Shortened};
+use super::{Fold, FoldInput, ResumePoint, ShortenedView};
 use crate::model::Revision;
 use crate::model::layout::{Layout, Placement};
 use crate::model::message::{GivenView, MessageKind};
@@ -118,7 +118,7 @@ fn a_figure_that_repeats_is_stale_only_where_more_was_measured() {
     assert!(fold(&policy, &messages, 1).context_tokens(&window(60_000)) > 2_100);
 }
 
-fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
+fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> ShortenedView {
     let layout = Layout::everything();
     fold.shortened(PlanningInput {
         policy,
@@ -206,7 +206,7 @@ fn one_long_turn_fits_whatever_it_takes() {
             let before_lengths = lengths(whole);
             for (part, (length, truncated)) in lengths(&shorter.view) {
                 let omitted = match truncated {
-                    Some(view::Shortened::Truncated { omitted_length }) => omitted_length as usize,
+                    Some(view::PartShortening::Truncated { omitted_length }) => omitted_length as usize,
                     _ => 0,
                 };
                 let added = length + omitted - before_lengths[&part].0;

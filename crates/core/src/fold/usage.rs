@@ -80,7 +80,7 @@ impl RunningUsage {
     ) {
         let (messages, view) = (&messages[from.sources..], &view[from.shown..]);
         let Self { reply, after, .. } = self;
-        let newer = Newer::of(messages.iter(), reply.seen);
+        let newer = Newer::from_messages(messages.iter(), reply.seen);
         let is_after = |message: &ViewMessage, part: &ViewPart| match part.source {
             Some(id) if message.revision == reply.revision => reply.unread.contains(&id),
             Some(id) => newer.parts.contains(&id),
@@ -107,7 +107,7 @@ impl RunningUsage {
 /// The estimate of the parts that came after a revision, as far as the view shows them at their own positions.
 pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, revision: Revision) -> i64 {
     let own = messages.iter().filter(|source| source.placement.is_none() && !source.message.kind.is_derived());
-    let newer = Newer::of(own, revision);
+    let newer = Newer::from_messages(own, revision);
     if newer.parts.is_empty() {
         return 0;
     }
@@ -122,7 +122,7 @@ struct Newer {
 }
 
 impl Newer {
-    fn of<'a>(messages: impl Iterator<Item = &'a SourceMessage>, revision: Revision) -> Self {
+    fn from_messages<'a>(messages: impl Iterator<Item = &'a SourceMessage>, revision: Revision) -> Self {
         let mut newer = Self { parts: HashSet::new(), messages: HashSet::new() };
         for source in messages {
             for part in source.message.parts.iter().filter(|part| part.revision > revision) {

@@ -17,8 +17,8 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
         return WakeCondition::default();
     }
     let tokens = fold.context_tokens(window);
-    let levels = Levels::of(planning, tokens, guards);
-    let maintenance = Maintenance::of(planning, fold.maintenance_counts(window));
+    let levels = Levels::new(planning, tokens, guards);
+    let maintenance = Maintenance::new(planning, fold.maintenance_counts(window));
     let to_limit = window.input_max().map(|limit| limit.saturating_add(1).saturating_sub(tokens));
     let of_tokens = [
         levels.remaining_tokens,
@@ -58,7 +58,7 @@ struct Levels {
 }
 
 impl Levels {
-    fn of(planning: PlanningInput<'_>, tokens: i64, guards: &Guards) -> Self {
+    fn new(planning: PlanningInput<'_>, tokens: i64, guards: &Guards) -> Self {
         let PlanningInput { policy, window, .. } = planning;
         let remaining =
             policy.levels().filter_map(|(_, level_policy)| Some(level_policy.due_at(window)?.saturating_sub(tokens)));
@@ -82,10 +82,10 @@ struct Maintenance {
 }
 
 impl Maintenance {
-    fn of(planning: PlanningInput<'_>, counts: MaintenanceCounts) -> Self {
+    fn new(planning: PlanningInput<'_>, counts: MaintenanceCounts) -> Self {
         let PlanningInput { policy, window, .. } = planning;
         let MaintenanceLimits { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } =
-            MaintenanceLimits::of(policy, window);
+            MaintenanceLimits::from_policy(policy, window);
         let remaining = |limit: Option<i64>, count: i64| limit.map(|limit| limit.saturating_sub(count));
         let of_tokens = [remaining(output_tokens, counts.output_tokens), remaining(view_tokens, counts.tokens)];
         let of_parts = [remaining(parts, counts.parts), remaining(messages, counts.messages)];

@@ -61,7 +61,7 @@ impl Files<'_> {
 /// The files that were used last, according to the calls: whole if the history shows them whole and the limits allow
 /// it.
 pub fn files<'a>(rules: &Attachments, policy: &Policy, messages: &'a [SourceMessage]) -> Files<'a> {
-    let calls = Calls::of(messages);
+    let calls = Calls::from_messages(messages);
     let per_token = i64::from(policy.counting.units_per_token.max(1));
     let file_units = rules.file_tokens.saturating_mul(per_token);
     let total_units = rules.total_tokens.saturating_mul(per_token);

@@ -60,7 +60,7 @@ impl Encoding {
     }
 
     /// The text with the ends of its tokens.
-    pub fn tokenize(self, text: &str) -> Tokenized<'_> {
+    pub fn tokenize(self, text: &str) -> TokenizedText<'_> {
         self.table().tokenize(text)
     }
 
@@ -96,14 +96,14 @@ pub fn most(text: &str) -> i64 {
 
 /// A text with the ends of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tokenized<'a> {
+pub struct TokenizedText<'a> {
     /// The text as it was encoded; for Qwen its composed normal form.
     text: Cow<'a, str>,
     /// Byte offset of the end of each token. It may be inside a character, since a character can take several tokens.
     ends: Vec<usize>,
 }
 
-impl Tokenized<'_> {
+impl TokenizedText<'_> {
     /// The number of tokens.
     pub fn count(&self) -> i64 {
         self.ends.len() as i64
@@ -222,7 +222,7 @@ impl Table {
             ranks.insert(token.into(), rank);
             rest = behind;
         }
-        Self::new(ranks, piece, specials, form, KnownCounts::of(packed))
+        Self::new(ranks, piece, specials, form, KnownCounts::for_encoding(packed))
     }
 
     fn count(&self, text: &str) -> i64 {
@@ -241,14 +241,14 @@ impl Table {
         })
     }
 
-    fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
+    fn tokenize<'a>(&self, text: &'a str) -> TokenizedText<'a> {
         let text = self.normal(text);
         let mut ends = Vec::with_capacity(text.len() / 3);
         self.each_end(&text, |end| {
             ends.push(end);
             true
         });
-        Tokenized { text, ends }
+        TokenizedText { text, ends }
     }
 
     /// The text in the form in which it is encoded.
@@ -357,7 +357,7 @@ impl Vocabulary {
             return Err(VocabularyError::MissingByte { byte });
         }
         let fingerprint = blake3::hash(bytes).to_hex().to_string();
-        let known = KnownCounts::of(bytes);
+        let known = KnownCounts::for_encoding(bytes);
         let table = Table::new(ranks, QWEN_PIECE, SpecialTokens::Tokens, Form::Composed, known);
         Ok(Self { name: name.to_owned(), fingerprint, table })
     }
@@ -383,7 +383,7 @@ impl Vocabulary {
     }
 
     /// The text with the ends of its tokens.
-    pub fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
+    pub fn tokenize<'a>(&self, text: &'a str) -> TokenizedText<'a> {
         self.table.tokenize(text)
     }
 }

@@ -5,7 +5,7 @@ use super::files::{self, FileOperations};
 use super::prompt;
 use super::tokens::estimate_source;
 use super::turns::only_brings_results;
-use super::{Policy, Step, Summary, Topic};
+use super::{Policy, PolicyStep, Summary, Topic};
 use crate::model::layout::Layout;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::PartBody;
@@ -64,7 +64,7 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// The messages of a view that are no longer in it under the layout after the rewind.
-pub fn left(messages: &[SourceMessage], rewound: &Layout) -> Vec<SourceMessage> {
+pub fn left_messages(messages: &[SourceMessage], rewound: &Layout) -> Vec<SourceMessage> {
     let stays = |source: &&SourceMessage| rewound.shows(source.message.revision, source.message.kind.is_inline());
     messages.iter().filter(|source| !stays(source)).cloned().collect()
 }
@@ -89,7 +89,7 @@ pub fn rules(policy: &Policy) -> Option<Summary> {
     let levels = [&policy.auto, &policy.deep, &policy.micro];
     let steps = levels.into_iter().flatten().flat_map(|level_policy| &level_policy.steps);
     let mut rules = steps.into_iter().find_map(|step| match step {
-        Step::Summarize(summarize) => Some(summarize.summary.clone()),
+        PolicyStep::Summarize(summarize) => Some(summarize.summary.clone()),
         _ => None,
     })?;
     let is_kept = |topic: Option<Topic>| topic != Some(Topic::Context);
@@ -227,7 +227,7 @@ a6 380c
         let talk = "a9 summary at=9 400c\nu1 pinned at=1 400c\nu5 at=5 400c\nu11 edit=6 at=11 400c\na7 at=7 400c\n";
         let left_by = |spans: Vec<Span>| -> Vec<i64> {
             let rewound = Layout { spans, ..Layout::default() };
-            left(&dsl::parse(talk), &rewound).iter().map(|source| source.message.revision).collect()
+            left_messages(&dsl::parse(talk), &rewound).iter().map(|source| source.message.revision).collect()
         };
         let placed = |revision, placement| Span::Placed { revision, placement };
         let summary = [placed(9, Placement::Summary), placed(1, Placement::Pinned)];

@@ -21,7 +21,7 @@ use super::turns::only_brings_results;
 
 /// A call, with its result if it has one.
 #[derive(Debug, Clone, Copy)]
-pub struct Called<'a> {
+pub struct CallWithResult<'a> {
     /// Index of the message of the call.
     pub index: usize,
     /// The message of the call.
@@ -50,7 +50,7 @@ pub struct CallResult<'a> {
 /// The calls of messages, in reading order, with their results.
 #[derive(Debug, Default)]
 pub struct Calls<'a> {
-    calls: Vec<Called<'a>>,
+    calls: Vec<CallWithResult<'a>>,
     /// The calls by id. Most results answer a call of the newest message with calls, which is searched without this
     /// index, so it is extended on demand.
     waiting: WaitingCalls<'a>,
@@ -72,16 +72,16 @@ struct WaitingCalls<'a> {
     ids: Numbers<'a>,
     writers: Numbers<'a>,
     /// Newest call that may wait, by id and writer.
-    of_writer: HashMap<(usize, usize), Waiting>,
+    of_writer: HashMap<(usize, usize), WaitingCall>,
     /// Newest call that may wait, by id, of any writer.
-    of_anybody: Vec<Waiting>,
+    of_anybody: Vec<WaitingCall>,
     /// For each call in the index, the links to the previous calls with its id.
     links: Vec<Links>,
 }
 
 /// The newest of the calls with one id that may wait for their results; links lead to the earlier ones. Answered calls
 /// stay in the chain until a search reaches them.
-type Waiting = Option<usize>;
+type WaitingCall = Option<usize>;
 
 /// Maximum number of calls in the newest message with calls that are searched for each result.
 const SEARCHED_MAX: usize = 16;
@@ -95,7 +95,7 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn of(&mut self, text: &'a str) -> usize {
+    fn number_of(&mut self, text: &'a str) -> usize {
         if let Some((_, number)) = self.newest.filter(|(newest, _)| are_equal(newest, text)) {
             return number;
         }
@@ -121,8 +121,8 @@ struct ByWriter<'a> {
 }
 
 impl<'a> ByWriter<'a> {
-    fn of(&mut self, writer: &'a str) -> &mut Option<usize> {
-        let number = self.writers.of(writer);
+    fn index_of(&mut self, writer: &'a str) -> &mut Option<usize> {
+        let number = self.writers.number_of(writer);
         if number == self.indexes.len() {
             self.indexes.push(None);
         }
@@ -133,8 +133,8 @@ impl<'a> ByWriter<'a> {
 /// The previous calls: with the same id and writer, and with the same id.
 #[derive(Debug, Clone, Copy)]
 struct Links {
-    of_writer: Waiting,
-    of_anybody: Waiting,
+    of_writer: WaitingCall,
+    of_anybody: WaitingCall,
 }
 
 /// A result that answers no call.
@@ -199,7 +199,7 @@ fn key(call_id: &str, writer: Option<&str>) -> u64 {
 
 impl<'a> WaitingCalls<'a> {
     /// Adds the calls that are not in the index yet.
-    fn extend(&mut self, calls: &[Called<'a>]) {
+    fn extend(&mut self, calls: &[CallWithResult<'a>]) {
         for (number, called) in calls.iter().enumerate().skip(self.links.len()) {
             let (id, writer) = self.numbers(&called.call.call_id, called.source.message.writer());
             self.links.push(Links {
@@ -209,19 +209,18 @@ impl<'a> WaitingCalls<'a> {
         }
     }
 
-    /// The numbers of an id and of a writer.
     fn numbers(&mut self, id: &'a str, writer: &'a str) -> (usize, usize) {
-        let id = self.ids.of(id);
+        let id = self.ids.number_of(id);
         if id == self.of_anybody.len() {
             self.of_anybody.push(None);
         }
-        (id, self.writers.of(writer))
+        (id, self.writers.number_of(writer))
     }
 }
 
 impl<'a> Calls<'a> {
     /// Reads messages in the order of their layout.
-    pub fn of(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+    pub fn from_messages(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         Self::behind(None, messages)
     }
 
@@ -230,11 +229,13 @@ impl<'a> Calls<'a> {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
             if source.message.role == Role::Assistant {
-                *calls.last_reply.of(source.message.writer()) = Some(index);
+                *calls.last_reply.index_of(source.message.writer()) = Some(index);
             }
             for part in &source.message.parts {
                 match &*part.body {
-                    PartBody::ToolCall(call) => calls.calls.push(Called { index, source, part, call, answer: None }),
+                    PartBody::ToolCall(call) => {
+                        calls.calls.push(CallWithResult { index, source, part, call, answer: None })
+                    }
                     PartBody::ToolResult(result) => match calls.answered_by(earlier, source, result) {
                         Some(number) => {
                             calls.calls[number].answer = Some(CallResult { index, source, part, result });
@@ -296,7 +297,7 @@ impl<'a> Calls<'a> {
             return None;
         }
         let first = before.map_or(0, |before| before + 1);
-        let is_waiting = |called: &Called<'_>| called.answer.is_none() && called.call.call_id == id;
+        let is_waiting = |called: &CallWithResult<'_>| called.answer.is_none() && called.call.call_id == id;
         searched[first..].iter().position(is_waiting).map(|at| first_searched + first + at)
     }
 
@@ -318,12 +319,12 @@ impl<'a> Calls<'a> {
     }
 
     /// All calls, in reading order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Called<'a>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CallWithResult<'a>> {
         self.calls.iter()
     }
 
     /// The answered calls, by the parts of their results.
-    pub fn by_result(&self) -> HashMap<PartId, &Called<'a>> {
+    pub fn by_result(&self) -> HashMap<PartId, &CallWithResult<'a>> {
         let mut calls = HashMap::with_capacity(self.calls.len());
         calls.extend(self.iter().filter_map(|called| Some((called.answer?.part.id, called))));
         calls
@@ -338,26 +339,26 @@ impl<'a> Calls<'a> {
 
     /// True if a selection of messages contains a call without its result, or a result without its call.
     pub fn are_split(&self, is_chosen: impl Fn(&SourceMessage) -> bool) -> bool {
-        let splits = |called: &Called<'_>| {
+        let splits = |called: &CallWithResult<'_>| {
             called.answer.is_some_and(|answer| is_chosen(called.source) != is_chosen(answer.source))
         };
         self.iter().any(splits)
     }
 
     /// The calls that no boundary may pass. `messages` are those from which the calls were read.
-    pub fn unfinished(&self, messages: &'a [SourceMessage]) -> Unfinished {
-        let mut read_input = ReadInput::of(messages, self);
+    pub fn unfinished(&self, messages: &'a [SourceMessage]) -> UnfinishedCalls {
+        let mut read_input = ReadInput::from_messages(messages, self);
         let running = self.iter().find(|called| called.answer.is_none() && !read_input.is_over(called));
         let running = running.map(|called| called.index);
         let unread =
             self.iter().find(|called| called.answer.is_some_and(|answer| read_input.is_unread(called, answer)));
-        Unfinished { running, unread: unread.map(|called| called.index) }
+        UnfinishedCalls { running, unread: unread.map(|called| called.index) }
     }
 }
 
 /// Unfinished calls, by the indexes of their messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unfinished {
+pub struct UnfinishedCalls {
     /// The first call that still runs.
     pub running: Option<usize>,
     /// The first call whose result its writer has not read, although it may still reply.
@@ -365,7 +366,11 @@ pub struct Unfinished {
 }
 
 /// The nearest waiting call, the first one if a message has several. Answered calls are removed from the chain.
-fn nearest(calls: &[Called<'_>], waiting: &mut Waiting, earlier: impl Fn(usize) -> Waiting) -> Option<usize> {
+fn nearest(
+    calls: &[CallWithResult<'_>],
+    waiting: &mut WaitingCall,
+    earlier: impl Fn(usize) -> WaitingCall,
+) -> Option<usize> {
     while let Some(number) = *waiting
         && calls[number].answer.is_some()
     {
@@ -388,7 +393,7 @@ struct ReadInput<'a> {
 }
 
 impl<'a> ReadInput<'a> {
-    fn of(messages: &'a [SourceMessage], calls: &Calls<'a>) -> Self {
+    fn from_messages(messages: &'a [SourceMessage], calls: &Calls<'a>) -> Self {
         let last_reply = calls.last_reply.clone();
         let replied = last_reply.indexes.iter().copied().flatten().max().unwrap_or(0);
         let is_request = |source: &SourceMessage| {
@@ -408,22 +413,25 @@ impl<'a> ReadInput<'a> {
 
     /// Notes a result for a writer, if it is before the writer's last reply.
     fn note(&mut self, writer: &'a str, index: usize) {
-        if self.last_reply.of(writer).is_some_and(|replied| index < replied) {
-            let last = self.results.of(writer);
+        if self.last_reply.index_of(writer).is_some_and(|replied| index < replied) {
+            let last = self.results.index_of(writer);
             *last = (*last).max(Some(index));
         }
     }
 
     /// True if a call no longer runs.
-    fn is_over(&mut self, called: &Called<'a>) -> bool {
+    fn is_over(&mut self, called: &CallWithResult<'a>) -> bool {
         self.requests.is_some_and(|read_input| called.index <= read_input)
-            || self.results.of(called.source.message.writer()).is_some_and(|read_input| called.index <= read_input)
+            || self
+                .results
+                .index_of(called.source.message.writer())
+                .is_some_and(|read_input| called.index <= read_input)
     }
 
     /// True if the writer of a call has not replied since its result, nor any writer since a later request.
-    fn is_unread(&mut self, called: &Called<'a>, answer: CallResult<'_>) -> bool {
+    fn is_unread(&mut self, called: &CallWithResult<'a>, answer: CallResult<'_>) -> bool {
         self.requests.is_none_or(|request| request < answer.index)
-            && self.last_reply.of(called.source.message.writer()).is_some_and(|replied| replied < answer.index)
+            && self.last_reply.index_of(called.source.message.writer()).is_some_and(|replied| replied < answer.index)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::model::layout::Placement;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::truncation::{Removals, Truncation};
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::{PrunedPart, SourceMessage};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -224,7 +224,6 @@ struct LastResort<'a> {
     request: usize,
     /// Index of the newest reply after it; the number of messages if there is none.
     reply: usize,
-    /// The truncations of parts.
     truncated: HashMap<PartId, Truncation>,
     /// Estimated tokens that are still to be removed.
     excess: i64,
@@ -243,7 +242,7 @@ impl<'a> LastResort<'a> {
         if let Some(request) = newest_request {
             is_fixed[request] = true;
         }
-        let calls = Calls::of(planning.sources);
+        let calls = Calls::from_messages(planning.sources);
         let running = calls.unfinished(planning.sources).running;
         for called in calls.iter() {
             match called.answer {
@@ -323,7 +322,7 @@ impl<'a> LastResort<'a> {
         let mut shorter = source.clone();
         shorter.pruned.retain(|pruned| pruned.part != part.id);
         let id = part.id;
-        shorter.pruned.push(Pruned {
+        shorter.pruned.push(PrunedPart {
             part: id,
             compaction: CompactionId(Uuid::nil()),
             truncation: Some(truncation.clone()),
@@ -355,7 +354,7 @@ impl<'a> LastResort<'a> {
                 let had = tokens::estimate_source(policy, source);
                 source.pruned.retain(|pruned| pruned.part != part.id);
                 let compaction = CompactionId(Uuid::nil());
-                source.pruned.push(Pruned { part: part.id, compaction, truncation: Some(truncation.clone()) });
+                source.pruned.push(PrunedPart { part: part.id, compaction, truncation: Some(truncation.clone()) });
                 self.excess -= had.saturating_sub(tokens::estimate_source(policy, source));
                 self.truncated.insert(part.id, truncation);
             }

@@ -6,7 +6,8 @@
 use super::prune::{is_pruned, most_tokens, pays_from};
 use super::strategy::OmissionBound;
 use super::{
-    Condition, Count, CountPer, FailedOutputs, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission,
+    Condition, Count, CountPer, FailedOutputs, Omission, Policy, PolicyStep, Prune, Rounding, Target, TextUnits,
+    omission,
 };
 use crate::model::part::{Part, PartBody, ResultStatus};
 use crate::model::usage::ModelWindow;
@@ -29,13 +30,13 @@ pub struct MaintenanceLimits {
 
 impl MaintenanceLimits {
     /// The limits for a policy's maintenance under a window; none if nothing is automatic.
-    pub fn of(policy: &Policy, window: &ModelWindow) -> Self {
+    pub fn from_policy(policy: &Policy, window: &ModelWindow) -> Self {
         let mut watch = Self::default();
         for step in policy.maintenance.iter().filter(|_| policy.trigger.auto) {
             match step {
-                Step::Prune(prune) => watch.prune(policy, prune, window),
-                Step::Omit(rule) => watch.limit(policy, rule, window),
-                Step::Summarize(_) => {}
+                PolicyStep::Prune(prune) => watch.prune(policy, prune, window),
+                PolicyStep::Omit(rule) => watch.limit(policy, rule, window),
+                PolicyStep::Summarize(_) => {}
             }
         }
         watch
@@ -58,7 +59,7 @@ impl MaintenanceLimits {
         } else if let Some(tokens) = output_tokens(policy, prune) {
             lower(&mut self.output_tokens, tokens);
         } else {
-            let of = |count: &Count| i64::try_from(count.of(window)).unwrap_or(i64::MAX);
+            let of = |count: &Count| i64::try_from(count.in_window(window)).unwrap_or(i64::MAX);
             let kept = of(&prune.keep.parts).saturating_add(prune.batch.as_ref().map_or(0, of));
             let above = if let Condition::Parts { above } = &prune.condition { of(above) } else { 0 };
             lower(&mut self.parts, kept.max(above));
@@ -127,35 +128,35 @@ impl MaintenanceCounts {
 }
 
 fn output_tokens_of(policy: &Policy, source: &SourceMessage) -> i64 {
-    if !policy.maintenance.iter().any(|step| matches!(step, Step::Prune(_))) {
+    if !policy.maintenance.iter().any(|step| matches!(step, PolicyStep::Prune(_))) {
         return 0;
     }
     source.message.parts.iter().map(|part| most_tokens(policy, source, part)).sum()
 }
 
 fn parts_of(policy: &Policy, source: &SourceMessage) -> i64 {
-    let is_wanted = |step: &Step, part: &Part| match (step, &*part.body) {
-        (Step::Prune(prune), _) if matches!(prune.condition, Condition::Idle { .. }) => false,
-        (Step::Prune(prune), _) if output_tokens(policy, prune).is_some() => false,
+    let is_wanted = |step: &PolicyStep, part: &Part| match (step, &*part.body) {
+        (PolicyStep::Prune(prune), _) if matches!(prune.condition, Condition::Idle { .. }) => false,
+        (PolicyStep::Prune(prune), _) if output_tokens(policy, prune).is_some() => false,
         // They count as kept parts whatever is pruned.
-        (Step::Prune(prune), PartBody::ToolResult(result))
+        (PolicyStep::Prune(prune), PartBody::ToolResult(result))
             if prune.failed_outputs == FailedOutputs::Count && result.status != ResultStatus::Completed =>
         {
             true
         }
-        (Step::Prune(prune), _) if is_pruned(prune, source, part) => false,
-        (Step::Prune(prune), body) => match (prune.target, body) {
+        (PolicyStep::Prune(prune), _) if is_pruned(prune, source, part) => false,
+        (PolicyStep::Prune(prune), body) => match (prune.target, body) {
             (Target::Outputs, PartBody::ToolResult(_))
             | (Target::Reasoning, PartBody::Reasoning(_))
             | (Target::Media, PartBody::Media(_)) => true,
             (Target::Attachments, PartBody::ToolResult(result)) => !result.attachments.is_empty(),
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
-        (Step::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
-        (Step::Omit(Omission::Named(named)), body) => {
+        (PolicyStep::Omit(_), _) if source.pruned_part(part.id).is_some() => false,
+        (PolicyStep::Omit(Omission::Named(named)), body) => {
             named.omission().is_some_and(|strategy| strategy.applies_to(body))
         }
-        (Step::Omit(_) | Step::Summarize(_), _) => false,
+        (PolicyStep::Omit(_) | PolicyStep::Summarize(_), _) => false,
     };
     let parts = &source.message.parts;
     let wanted = parts.iter().filter(|part| policy.maintenance.iter().any(|step| is_wanted(step, part)));

@@ -1,6 +1,6 @@
 //! Thresholds: limits of a window, the levels that a view reaches, and those that no view can.
 
-use super::{LevelPolicy, Limit, Policy, Step, Tail, Threshold};
+use super::{LevelPolicy, Limit, Policy, PolicyStep, Tail, Threshold};
 use crate::model::compaction::{Level, LevelThreshold, UnmetLevel};
 use crate::model::usage::{ModelWindow, WindowSource};
 
@@ -158,18 +158,18 @@ impl LevelPolicy {
     /// of the tail beside its summary, or else those that its prunes protect.
     fn kept_tokens(&self) -> i64 {
         let tail = self.steps.iter().rev().find_map(|step| match step {
-            Step::Summarize(rule) => Some(match &rule.tail {
+            PolicyStep::Summarize(rule) => Some(match &rule.tail {
                 Tail::Turns(tail) if tail.turns != Some(0) => tail.minimum_budget_tokens,
                 Tail::Recent(tail) => tail.keep_tokens,
                 Tail::Requests(tail) => tail.keep_tokens.unwrap_or(0),
                 Tail::Turns(_) | Tail::Nothing | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => 0,
             }),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         });
         let protected = || {
             let tokens = self.steps.iter().map(|step| match step {
-                Step::Prune(prune) => prune.keep.tokens,
-                Step::Omit(_) | Step::Summarize(_) => 0,
+                PolicyStep::Prune(prune) => prune.keep.tokens,
+                PolicyStep::Omit(_) | PolicyStep::Summarize(_) => 0,
             });
             tokens.min().unwrap_or(0)
         };

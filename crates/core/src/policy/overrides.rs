@@ -138,7 +138,7 @@ fn set(target: &mut Value, path: &[String], value: Value) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::policy::LargeResults;
-    use crate::policy::{Limit, Recent, Step, Tail, Truncate, samples};
+    use crate::policy::{Limit, PolicyStep, Recent, Tail, Truncate, samples};
 
     fn check_error(json: &str, field: &str, message_part: &str) {
         let error = samples::policy("opencode@seed").with_overrides(json).expect_err(json);
@@ -153,7 +153,7 @@ mod tests {
             .with_overrides(r#"{"maintenance":{"0":{"prune":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
             .expect("valid");
         let mut expected = seed.clone();
-        let Some(Step::Prune(prune)) = expected.maintenance.first_mut() else { panic!("a prune") };
+        let Some(PolicyStep::Prune(prune)) = expected.maintenance.first_mut() else { panic!("a prune") };
         prune.keep.turns = 3;
         expected.trigger.auto = false;
         assert_eq!(policy, expected);
@@ -177,7 +177,8 @@ mod tests {
     fn another_strategy_replaces_the_one_in_force() {
         let json = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":5}}}}}}}"#;
         let policy = samples::policy("opencode@seed").with_overrides(json).expect("valid");
-        let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
+        let Some(PolicyStep::Summarize(rule)) =
+            policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
         else {
             panic!("a summary")
         };

@@ -23,7 +23,7 @@ pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
 pub use sources::{boundary_is_safe, omitted_ranges, slot, split_at_tail, supplied};
 pub use summary::{planned_summary, previous, tail_fallbacks};
 
-use super::{LevelPolicy, Omission, Step, omission, overflow, prune, tokens};
+use super::{LevelPolicy, Omission, PolicyStep, omission, overflow, prune, tokens};
 use crate::model::compaction::{CompactionKind, Level};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Placement;
@@ -56,11 +56,11 @@ impl Decision {
 }
 
 /// The kind of a compaction by these steps: the strongest of their kinds.
-pub fn kind(steps: &[Step]) -> CompactionKind {
-    let rank = |step: &Step| match step {
-        Step::Prune(_) => CompactionKind::Prune,
-        Step::Omit(_) => CompactionKind::Omission,
-        Step::Summarize(_) => CompactionKind::Summary,
+pub fn kind(steps: &[PolicyStep]) -> CompactionKind {
+    let rank = |step: &PolicyStep| match step {
+        PolicyStep::Prune(_) => CompactionKind::Prune,
+        PolicyStep::Omit(_) => CompactionKind::Omission,
+        PolicyStep::Summarize(_) => CompactionKind::Summary,
     };
     steps.iter().map(rank).max().unwrap_or(CompactionKind::Prune)
 }
@@ -112,13 +112,13 @@ fn level_has_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy) -> bo
 
 /// True if the steps have something to do: then one of them has, without the changes of the earlier ones. So they can
 /// be evaluated in any order, and those that depend only on the number of messages come first.
-fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
-    let has_work = |step: &&Step| match step {
-        Step::Summarize(rule) => can_summarize(planning, rule),
-        Step::Prune(_) | Step::Omit(_) => !apply_step(planning, step).is_empty(),
+fn steps_have_work(planning: PlanningInput<'_>, steps: &[PolicyStep]) -> bool {
+    let has_work = |step: &&PolicyStep| match step {
+        PolicyStep::Summarize(rule) => can_summarize(planning, rule),
+        PolicyStep::Prune(_) | PolicyStep::Omit(_) => !apply_step(planning, step).is_empty(),
     };
-    let is_quick = |step: &&Step| matches!(step, Step::Omit(omission) if omission.goes_by_number());
-    let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
+    let is_quick = |step: &&PolicyStep| matches!(step, PolicyStep::Omit(omission) if omission.goes_by_number());
+    let (quick, slow): (Vec<&PolicyStep>, Vec<&PolicyStep>) = steps.iter().partition(is_quick);
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
@@ -172,7 +172,7 @@ pub fn by_hand(level_policy: &LevelPolicy) -> LevelPolicy {
 
 /// The result of the first step after which fewer than `enough` tokens remain, and which is worth its cost; or else of
 /// the last step.
-fn apply_one(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+fn apply_one(planning: PlanningInput<'_>, steps: &[PolicyStep], context_tokens: i64, enough: Option<i64>) -> Work {
     let needed = context_tokens.saturating_sub(enough.unwrap_or(0));
     // A view below its threshold was refused, or asked to be smaller: nothing says that less is enough.
     let steps = if needed < 0 { &steps[steps.len().saturating_sub(1)..] } else { steps };
@@ -180,7 +180,7 @@ fn apply_one(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, e
         Some(steps) => steps,
         None => return Work::default(),
     };
-    let is_enough = |step: &&Step| {
+    let is_enough = |step: &&PolicyStep| {
         let work = apply_step(planning, step);
         let freed = gain::worthwhile(planning, std::slice::from_ref(step), &work, context_tokens);
         freed.is_some_and(|freed| freed > needed)
@@ -197,14 +197,14 @@ pub fn maintenance(planning: PlanningInput<'_>) -> Work {
 pub fn prune_all(planning: PlanningInput<'_>) -> Work {
     let level_steps = planning.policy.levels().flat_map(|(_, level_policy)| &level_policy.steps);
     let prunes = planning.policy.maintenance.iter().chain(level_steps).filter_map(|step| match step {
-        Step::Prune(prune) => Some(Step::Prune(prune.by_hand())),
-        Step::Omit(_) | Step::Summarize(_) => None,
+        PolicyStep::Prune(prune) => Some(PolicyStep::Prune(prune.by_hand())),
+        PolicyStep::Omit(_) | PolicyStep::Summarize(_) => None,
     });
     apply_steps(planning, &prunes.collect::<Vec<_>>(), 0, None)
 }
 
 /// Takes the steps in order, each on the result of the previous ones; stops when fewer than `enough` tokens remain.
-fn apply_steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+fn apply_steps(planning: PlanningInput<'_>, steps: &[PolicyStep], context_tokens: i64, enough: Option<i64>) -> Work {
     let mut work = Work::default();
     let mut sources = Cow::Borrowed(planning.sources);
     for (index, step) in steps.iter().enumerate() {
@@ -231,15 +231,15 @@ fn apply_steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64,
 }
 
 /// The result of one step.
-fn apply_step(planning: PlanningInput<'_>, step: &Step) -> Work {
+fn apply_step(planning: PlanningInput<'_>, step: &PolicyStep) -> Work {
     let mut work = match step {
-        Step::Prune(rule) => {
+        PolicyStep::Prune(rule) => {
             let removals =
                 prune::select(planning.policy, rule, planning.window, planning.now, planning.sources).removals;
             Work { removals, summary: None }
         }
-        Step::Omit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
-        Step::Summarize(rule) => {
+        PolicyStep::Omit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
+        PolicyStep::Summarize(rule) => {
             let summary = planned_summary(planning, rule);
             Work { removals: summary.as_ref().map(|summary| summary.removals.clone()).unwrap_or_default(), summary }
         }
@@ -277,7 +277,7 @@ pub fn without_media(planning: PlanningInput<'_>) -> Removals {
 
 /// The fallback for a summary that cannot be made.
 pub fn fallback(planning: PlanningInput<'_>, omissions: &[Omission]) -> Work {
-    let omissions: Vec<Step> = omissions.iter().cloned().map(Step::Omit).collect();
+    let omissions: Vec<PolicyStep> = omissions.iter().cloned().map(PolicyStep::Omit).collect();
     apply_steps(planning, &omissions, 0, None)
 }
 

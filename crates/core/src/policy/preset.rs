@@ -1,6 +1,6 @@
 //! A preset: a policy with a name, its sources, and its deviations from the agent.
 
-use super::{Policy, Step};
+use super::{Policy, PolicyStep};
 use std::collections::BTreeMap;
 
 /// A named, versioned policy.
@@ -41,7 +41,8 @@ impl Preset {
         }
         let policy = &self.policy;
         let mut steps = policy.levels().flat_map(|(_, level)| &level.steps);
-        let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
+        let common: &[&str] =
+            if steps.any(|step| matches!(step, PolicyStep::Summarize(_))) { &SUMMARIZING } else { &[] };
         let automatic: &[&str] = if policy.trigger.auto { &AUTOMATIC } else { &[] };
         let has_figure = !policy.trigger.auto || policy.guards.minimum_gain_tokens.is_some();
         let minimum_gain: &[&str] = if has_figure { &[] } else { &MINIMUM_GAIN };

@@ -19,7 +19,7 @@ pub use chunks::{chunks, condensed, estimated_tokens, note_without_middle};
 pub(in crate::policy) use data::defused;
 pub use data::{GAP, MARGIN, behind_label, block, ends_line};
 pub use scope::{Scope, sections};
-pub use substance::{COVERED_PER_TOKEN, Expected, SECTIONS_PERCENT, SUBSTANCE_TOKENS_MAX};
+pub use substance::{AnswerRequirements, COVERED_PER_TOKEN, SECTIONS_PERCENT, SUBSTANCE_TOKENS_MAX};
 pub use transcript::{Detail, entries};
 pub use whole::whole;
 
@@ -37,7 +37,7 @@ pub const PIECES_MAX: usize = 24;
 const WORDS_PERCENT: i64 = 60;
 
 /// Approximate number of words of a summary with a token budget.
-pub fn words(budget_tokens: i64) -> i64 {
+pub fn words_for_budget(budget_tokens: i64) -> i64 {
     budget_tokens.max(0).saturating_mul(WORDS_PERCENT) / 100
 }
 
@@ -110,13 +110,13 @@ pub fn pieces(
 
 impl Request<'_> {
     /// The criteria for an answer to the request.
-    pub fn expected<'a>(&self, rules: &'a Summary) -> Expected<'a> {
+    pub fn expected<'a>(&self, rules: &'a Summary) -> AnswerRequirements<'a> {
         let material_tokens = match self.material {
             Material::Whole(text) | Material::Piece(text, ..) => estimated_tokens(text),
             Material::Notes(notes) => notes.iter().map(|note| estimated_tokens(note)).sum(),
         };
         let covered_tokens = material_tokens.saturating_add(self.previous.map_or(0, estimated_tokens));
-        Expected { rules, scope: self.scope, covered_tokens, words: self.words }
+        AnswerRequirements { rules, scope: self.scope, covered_tokens, words: self.words }
     }
 }
 
@@ -340,7 +340,6 @@ fn headings(sections: &[Section], subheadings: bool) -> Vec<String> {
     lines
 }
 
-/// Sections as elements in one element.
 fn elements(root: &str, sections: &[Section]) -> Vec<String> {
     let mut lines = vec![
         "Use exactly this structure: every element, in this order, spelled like this, and no other elements."

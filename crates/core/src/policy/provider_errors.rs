@@ -18,7 +18,7 @@ mod window;
 
 pub use kinds::{Kind, Recovery};
 use sense::Meaning;
-use text::Said;
+use text::ErrorText;
 
 /// The error of a provider that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,7 +37,7 @@ pub struct ProviderError<'a> {
 /// a sentence says for sure is believed before other codes and statuses: a request that is longer than the window is so
 /// at every rate. Words that may mean a rate too are one beside its status or code.
 pub fn kind(error: &ProviderError<'_>) -> Option<Kind> {
-    let said = text::read(error.message);
+    let said = text::read_error(error.message);
     let mut codes: Vec<&str> = vec![error.code];
     codes.extend(said.codes.iter().map(String::as_str));
     let statuses = error.status.into_iter().chain(said.statuses.iter().copied());
@@ -52,7 +52,7 @@ pub fn window_tokens(error: &ProviderError<'_>) -> Option<i64> {
     if kind(error) != Some(Kind::TooLong) {
         return None;
     }
-    let said = text::read(error.message);
+    let said = text::read_error(error.message);
     if error.status == Some(PAYMENT) || said.statuses.contains(&PAYMENT) {
         return None;
     }
@@ -71,7 +71,7 @@ pub fn begins_with_error(text: &str) -> bool {
         return false;
     }
     let begin: String = text.split_whitespace().take(BEGINNING_WORDS).collect::<Vec<_>>().join(" ");
-    let said = text::read(&begin);
+    let said = text::read_error(&begin);
     !said.statuses.is_empty() || meaning(&said).is_some()
 }
 
@@ -83,7 +83,7 @@ pub fn kind_of_code(code: &str) -> Option<Kind> {
     codes::kind(code).or_else(|| sense::of_sentence(&text::sentence(code)).map(|meaning| meaning.kind))
 }
 
-fn decide(by_status: Option<Kind>, codes: &[&str], said: &Said) -> Option<Kind> {
+fn decide(by_status: Option<Kind>, codes: &[&str], said: &ErrorText) -> Option<Kind> {
     let meaning = meaning(said);
     let of_text = meaning.map(|meaning| meaning.kind);
     let sure = meaning.filter(|meaning| meaning.is_sure).map(|meaning| meaning.kind);
@@ -109,7 +109,7 @@ fn decide(by_status: Option<Kind>, codes: &[&str], said: &Said) -> Option<Kind> 
 }
 
 /// What a message says: what its last error that says more than that something went wrong says.
-fn meaning(said: &Said) -> Option<Meaning> {
+fn meaning(said: &ErrorText) -> Option<Meaning> {
     let meanings: Vec<Meaning> = said.errors.iter().filter_map(|error| sense::of_error(error)).collect();
     let decides = |meaning: &&Meaning| meaning.kind.is_size() || meaning.is_sure && meaning.kind != Kind::Invalid;
     meanings.iter().rev().find(decides).or(meanings.last()).copied()

@@ -12,7 +12,7 @@ pub use condition::last_reply;
 pub(super) use protection::{is_pruned, most_tokens};
 
 use super::violation::Check;
-use super::{Condition, PLACEHOLDER, Policy, Prune, Replacement, Step, Target, Tools};
+use super::{Condition, PLACEHOLDER, Policy, PolicyStep, Prune, Replacement, Target, Tools};
 use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
@@ -74,8 +74,8 @@ impl Policy {
     pub fn placeholder(&self) -> &str {
         let level_steps = self.levels().flat_map(|(_, level_policy)| &level_policy.steps);
         let prunes = self.maintenance.iter().chain(level_steps).filter_map(|step| match step {
-            Step::Prune(prune) if prune.target == Target::Outputs => Some(prune),
-            Step::Prune(_) | Step::Omit(_) | Step::Summarize(_) => None,
+            PolicyStep::Prune(prune) if prune.target == Target::Outputs => Some(prune),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) | PolicyStep::Summarize(_) => None,
         });
         let mut plain = prunes.filter_map(|prune| match &prune.replacement {
             Replacement::Placeholder(placeholder) if !placeholder.text.contains('{') => Some(placeholder.text.as_str()),

@@ -15,7 +15,7 @@ use crate::model::layout::{Layout, OmitReason};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::ranges::{subtract, union};
-use crate::model::view::{Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
+use crate::model::view::{PartShortening, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// A query and the ranges to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RecallQuery {
     /// The request from which the query is made.
     pub request: MessageId,
     /// Its words, each once.
@@ -48,12 +48,12 @@ pub struct Wanted {
 /// The query for a view; none if the policy has no retrieval, nothing is hidden, or there is no request.
 ///
 /// Messages that a summary covers or a compaction omitted are searched; rewound and edited messages are not.
-pub fn wanted(policy: &Policy, layout: &Layout, sources: &[SourceMessage]) -> Option<Wanted> {
+pub fn wanted(policy: &Policy, layout: &Layout, sources: &[SourceMessage]) -> Option<RecallQuery> {
     let rule = policy.retrieval.as_ref()?;
     let (hidden, hidden_by) = hidden(layout, sources)?;
     let (request, text) = sources.iter().rev().find_map(|source| request(&source.message))?;
     let words = retrieval::query(rule, policy.counting.unit, &text);
-    (!words.is_empty()).then_some(Wanted { request, words, hidden, hidden_by })
+    (!words.is_empty()).then_some(RecallQuery { request, words, hidden, hidden_by })
 }
 
 /// The id and the text of a request; none if the message is no request.
@@ -115,7 +115,7 @@ fn texts(message: &Message) -> Vec<(PartId, &str)> {
 }
 
 /// The words of a message in the search index, each once.
-pub fn words(message: &Message) -> Vec<String> {
+pub fn message_words(message: &Message) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut words: Vec<String> = texts(message).into_iter().flat_map(|(_, text)| terms(text)).collect();
     words.retain(|word| seen.insert(word.clone()));
@@ -184,7 +184,7 @@ impl Passage<'_> {
         let length = |text| tokens::length(unit, text);
         let omitted = length(self.whole).saturating_sub(length(&self.whole[self.range.clone()]));
         let omitted_length = i64::try_from(omitted).unwrap_or(i64::MAX);
-        let shortened = (omitted > 0).then_some(Shortened::Truncated { omitted_length });
+        let shortened = (omitted > 0).then_some(PartShortening::Truncated { omitted_length });
         ViewPart::new(Some(self.part), PartBody::Text(self.text()), shortened)
     }
 }

@@ -6,9 +6,9 @@
 use crate::model::layout::Placement;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
-use crate::model::view::{Pruned, Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
+use crate::model::view::{PartShortening, PrunedPart, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 
-use super::calls::{Called, Calls, Earlier};
+use super::calls::{CallWithResult, Calls, Earlier};
 use super::{Policy, RESUME_TEXT, SummaryRole, pairing, tokens, truncate};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub fn render(policy: &Policy, sources: &[SourceMessage]) -> View {
 
 /// Messages of a view, with the data that rendering of later ones requires.
 #[derive(Debug)]
-pub struct Rendered<'a> {
+pub struct RenderedMessages<'a> {
     /// The messages, each with the index of the stored message that it represents or follows; these indexes ascend.
     pub messages: Vec<(usize, ViewMessage)>,
     /// The calls, in reading order.
@@ -52,7 +52,11 @@ pub struct RenderedCall<'a> {
 
 /// Renders messages that follow earlier ones, if none of their results answers an earlier call and the assistant may
 /// speak after these. No earlier ones: the messages begin a view.
-pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'a [SourceMessage]) -> Rendered<'a> {
+pub fn render_behind<'a>(
+    policy: &Policy,
+    earlier: Option<&Earlier>,
+    sources: &'a [SourceMessage],
+) -> RenderedMessages<'a> {
     let indexed = sources.iter().enumerate().filter(|(_, source)| source.message.kind != MessageKind::Record);
     let (mut indexes, mut messages): (Vec<usize>, Vec<ViewMessage>) =
         indexed.map(|(index, source)| (index, view_message(policy, source))).unzip();
@@ -61,7 +65,7 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     }
     let calls = Calls::behind(earlier, sources);
     let answered = calls.iter().filter_map(|called| Some((called.answer?.part.id, called.part.id))).collect();
-    let rendered = |called: &Called<'a>| RenderedCall {
+    let rendered = |called: &CallWithResult<'a>| RenderedCall {
         index: called.index,
         answer: called.answer.map(|answer| answer.index),
         call_id: &called.call.call_id,
@@ -70,7 +74,7 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     let paired = pairing::pair(&policy.view.interrupted_text, messages, &answered, earlier).into_iter();
     let paired = paired.map(|(index, message)| (indexes[index], message));
     let (messages, opened) = open(policy, earlier.is_some(), paired);
-    Rendered { calls: calls.iter().map(rendered).collect(), messages, opened }
+    RenderedMessages { calls: calls.iter().map(rendered).collect(), messages, opened }
 }
 
 /// Adds a request wherever the assistant would speak without one: at the beginning of a view, but for a provider's
@@ -188,7 +192,7 @@ fn filler(role: Role, words: &str) -> ViewMessage {
 }
 
 /// The view of one part; none if it is not shown.
-fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<ViewPart> {
+fn view_part(policy: &Policy, part: &Part, pruned: Option<&PrunedPart>) -> Option<ViewPart> {
     let (body, shortened) = match (&*part.body, pruned) {
         (PartBody::Step(_) | PartBody::Record(_), _) => return None,
         (PartBody::ToolResult(result), None) => match truncated(policy, result) {
@@ -211,17 +215,17 @@ fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<Vi
         | PartBody::Step(_)
         | PartBody::Record(_) => false,
     };
-    let shortened = if part.body.is_erased() { Some(Shortened::Erased) } else { shortened };
+    let shortened = if part.body.is_erased() { Some(PartShortening::Erased) } else { shortened };
     (!says_nothing).then(|| ViewPart::new(Some(part.id), body, shortened))
 }
 
 /// The view of a part that a mark shortens.
-pub(super) fn shortened(policy: &Policy, body: &PartBody, pruned: &Pruned) -> PartBody {
+pub(super) fn shortened(policy: &Policy, body: &PartBody, pruned: &PrunedPart) -> PartBody {
     shorten(policy, body, pruned).0
 }
 
 /// A part that a mark shortens: a result or a text after its truncation, a media item as text.
-fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Option<Shortened>) {
+fn shorten(policy: &Policy, body: &PartBody, pruned: &PrunedPart) -> (PartBody, Option<PartShortening>) {
     let unit = policy.counting.unit;
     let apply = |text: &str| match &pruned.truncation {
         Some(truncation) => truncation.apply(text),
@@ -244,13 +248,13 @@ fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Opti
         PartBody::Opaque(opaque) => (body.clone(), opaque.data.len()),
         PartBody::Marker(_) | PartBody::Step(_) | PartBody::Record(_) => return (body.clone(), None),
     };
-    (body, Some(Shortened::Pruned { original_length: i64::try_from(original).unwrap_or(i64::MAX) }))
+    (body, Some(PartShortening::Pruned { original_length: i64::try_from(original).unwrap_or(i64::MAX) }))
 }
 
 /// A result that is longer than the policy lets it be, as the view shows it.
-fn truncated(policy: &Policy, result: &ToolResult) -> Option<(ToolResult, Shortened)> {
+fn truncated(policy: &Policy, result: &ToolResult) -> Option<(ToolResult, PartShortening)> {
     let rule = policy.truncate.as_ref()?;
     let truncated = truncate::truncated(rule, policy.counting.unit, &result.output)?;
     let output = truncated.truncation.apply(&result.output);
-    Some((ToolResult { output, ..result.clone() }, Shortened::Truncated { omitted_length: truncated.omitted }))
+    Some((ToolResult { output, ..result.clone() }, PartShortening::Truncated { omitted_length: truncated.omitted }))
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 /// A request for the replay.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replayed {
+pub struct ReplayedRequest {
     /// The message of the request in the current view.
     pub message: MessageId,
     /// The position of the request: that of its original.
@@ -228,7 +228,7 @@ fn recoveries<'a>(
 
 /// The last request after truncations that remove media from it. None if they remove none, if the request was answered
 /// in spite of the overflow, or if it is pinned, because pinned messages stay as they are.
-pub fn replay(planning: PlanningInput<'_>, removals: &Removals) -> Option<Replayed> {
+pub fn replay(planning: PlanningInput<'_>, removals: &Removals) -> Option<ReplayedRequest> {
     if overflow_of(planning) == Some(Overflow::Answered) {
         return None;
     }
@@ -247,7 +247,7 @@ pub fn replay(planning: PlanningInput<'_>, removals: &Removals) -> Option<Replay
         None => (*part.body).clone(),
     };
     let bodies = after.message.parts.iter().map(said).collect();
-    Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })
+    Some(ReplayedRequest { message: source.message.id, target: plan::slot(source), bodies })
 }
 
 /// The overflow that the last message of a view indicates.
@@ -269,7 +269,7 @@ fn in_conversation(source: &SourceMessage) -> bool {
 mod tests {
     use super::*;
     use crate::model::ids::SessionId;
-    use crate::model::layout::{Covered, Layout};
+    use crate::model::layout::{CoveredHistory, Layout};
     use crate::model::message::GivenView;
     use crate::model::time::Timestamp;
     use crate::policy::{dsl, samples};
@@ -414,7 +414,7 @@ mod tests {
 
     /// A layout under a summary with this mark.
     fn summed_up(mark: Revision) -> Layout {
-        let covered = Covered { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() };
+        let covered = CoveredHistory { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() };
         Layout { covered: Some(covered), ..Layout::default() }
     }
 

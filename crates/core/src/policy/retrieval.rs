@@ -25,8 +25,8 @@ pub fn terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let script = Script::of(first);
-        let end = rest.find(|character| Script::of(character) != script).unwrap_or(rest.len());
+        let script = Script::from_char(first);
+        let end = rest.find(|character| Script::from_char(character) != script).unwrap_or(rest.len());
         let (run, behind) = rest.split_at(end);
         match script {
             Script::Blank => {}
@@ -154,7 +154,7 @@ enum Script {
 }
 
 impl Script {
-    fn of(character: char) -> Self {
+    fn from_char(character: char) -> Self {
         match character {
             // Kana, Hangul, and all blocks of Han.
             '\u{3005}'..='\u{3007}'

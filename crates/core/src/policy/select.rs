@@ -68,7 +68,7 @@ pub fn select_behind(
     summary: Option<&SourceMessage>,
     messages: &[SourceMessage],
 ) -> Selection {
-    let boundaries = SafeBoundaries::of(messages);
+    let boundaries = SafeBoundaries::from_messages(messages);
     let proposed = match tail {
         Tail::Nothing | Tail::Requests(_) => messages.len(),
         Tail::Whole { minimum_messages } if messages.len() < *minimum_messages as usize => 0,

@@ -1,8 +1,8 @@
 //! What the strategies do that a policy names and that a crate above this one has: those that a single agent uses.
 
-use super::tokens::units::Shown;
+use super::tokens::units::ShownPart;
 use super::violation::Check;
-use super::{CountPer, Counting, LengthUnit, Named, Omission, Policy, Reader, Replacement};
+use super::{CountPer, Counting, LengthUnit, NamedStrategy, Omission, Policy, Reader, Replacement};
 use crate::model::ids::PartId;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
@@ -69,14 +69,14 @@ pub enum OmissionBound {
 /// Counts the units of messages.
 pub trait CountStrategy: Strategy + Send + Sync {
     /// The units of a message with these parts, of which there is one at least.
-    fn units(&self, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64;
+    fn units(&self, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64;
 
     /// The same with another size of texts; none if it follows from the texts alone.
     fn units_by(
         &self,
         _counting: &Counting,
         _role: Role,
-        _parts: &[Shown<'_>],
+        _parts: &[ShownPart<'_>],
         _size: &dyn Fn(&str) -> i64,
     ) -> Option<i64> {
         None
@@ -105,7 +105,7 @@ macro_rules! supplied {
         impl Reader {
             /// How a strategy of this kind is read.
             pub const fn $reader<P: $kind + Parameters>() -> Self {
-                fn read<P: $kind + Parameters>(parameters: serde_json::Value) -> serde_json::Result<Named> {
+                fn read<P: $kind + Parameters>(parameters: serde_json::Value) -> serde_json::Result<NamedStrategy> {
                     let strategy: P = serde_json::from_value(parameters)?;
                     named(strategy, |strategy| -> Box<dyn $kind> { Box::new(strategy) })
                 }
@@ -113,7 +113,7 @@ macro_rules! supplied {
             }
         }
 
-        impl Named {
+        impl NamedStrategy {
             /// The code of a strategy of this kind.
             pub(in crate::policy) fn $reader(&self) -> Option<&dyn $kind> {
                 self.code::<Box<dyn $kind>>().map(Box::as_ref)
@@ -130,7 +130,7 @@ macro_rules! supplied {
 
         impl $place {
             /// The parameters of a supplied strategy, if it is this one.
-            pub fn of<P: Parameters>(&self) -> Option<&P> {
+            pub fn parameters<P: Parameters>(&self) -> Option<&P> {
                 match self {
                     Self::Named(named) => named.$reader()?.as_any().downcast_ref(),
                     _ => None,
@@ -143,9 +143,9 @@ macro_rules! supplied {
 fn named<P: Parameters, S: ?Sized + Any + Send + Sync>(
     strategy: P,
     code: impl Fn(P) -> Box<S>,
-) -> serde_json::Result<Named> {
+) -> serde_json::Result<NamedStrategy> {
     let parameters = serde_json::to_value(&strategy)?;
-    Ok(Named::new(P::NAME, parameters, code(strategy)))
+    Ok(NamedStrategy::new(P::NAME, parameters, code(strategy)))
 }
 
 supplied!(Omission, OmissionStrategy, omission);

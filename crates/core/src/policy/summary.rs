@@ -60,7 +60,7 @@ pub struct SummaryInput {
 
 impl SummaryInput {
     /// The input for a planned summary. Longhand's own continuations are not worth summarizing.
-    pub fn of(plan: &SummaryPlan, counting: &Counting, instructions: &str) -> Self {
+    pub fn from_plan(plan: &SummaryPlan, counting: &Counting, instructions: &str) -> Self {
         let summarizable = |messages: &[SourceMessage]| {
             messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
         };

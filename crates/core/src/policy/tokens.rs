@@ -25,13 +25,13 @@ use super::strategy::CountStrategy;
 use super::{CountPer, Counting, LengthUnit, Policy, TextUnits};
 use crate::model::message::Role;
 use crate::model::part::{MEDIA_GROWTH_BYTES, PART_GROWTH_BYTES, Part, PartBody};
-use crate::model::view::{Pruned, SourceMessage, ViewMessage};
+use crate::model::view::{PrunedPart, SourceMessage, ViewMessage};
 use messages::{bounds, source_units, view_units};
 pub(super) use shown::estimated_output;
 use shown::shown;
 use std::ops::Range;
 use sums::{addend, list_tokens, tokens_of};
-use units::{Shown, is_encoded, text_units_above};
+use units::{ShownPart, is_encoded, text_units_above};
 
 /// The growth of a history, in bytes as counted by `PartBody::growth_bytes`, up to which no view grows by `tokens`
 /// tokens.
@@ -177,15 +177,21 @@ pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) 
         return tokens_of(&policy.counting, counts.alone);
     }
     let parts = parts.iter().filter_map(|&part| source.message.parts.get(part));
-    let shown: Vec<Shown<'_>> =
+    let shown: Vec<ShownPart<'_>> =
         parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id))).collect();
     tokens_of(&policy.counting, messages::units(&policy.counting, source.message.role, &shown))
 }
 
 /// The tokens of one part as a view will show it, pruned and truncated, in a message of its own. `tool` is the tool of
 /// a result; some agents count its name with the result.
-pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Option<&Pruned>, tool: Option<&str>) -> i64 {
-    let shown: Vec<Shown<'_>> = shown(policy, body, pruned).into_iter().collect();
+pub fn estimate_part(
+    policy: &Policy,
+    role: Role,
+    body: &PartBody,
+    pruned: Option<&PrunedPart>,
+    tool: Option<&str>,
+) -> i64 {
+    let shown: Vec<ShownPart<'_>> = shown(policy, body, pruned).into_iter().collect();
     let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
     let name = named.map_or(0, |tool| length(LengthUnit::Utf16, tool) as i64);
     tokens_of(&policy.counting, messages::units(&policy.counting, role, &shown).saturating_add(name))
@@ -193,7 +199,7 @@ pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Optio
 
 /// The same for a part of a stored message, as shortened by marks.
 pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, tool: Option<&str>) -> i64 {
-    match counts::of(source, part) {
+    match counts::count_part(source, part) {
         Some(counts) => {
             let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
             let name = named.map_or(0, |tool| length(LengthUnit::Utf16, tool) as i64);
@@ -207,7 +213,7 @@ pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, to
 /// shortens the part, because stored counts are used then.
 pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, words: &str) -> i64 {
     let is_output = matches!(*part.body, PartBody::ToolResult(_));
-    match counts::of(source, part).filter(|_| is_output) {
+    match counts::count_part(source, part).filter(|_| is_output) {
         Some(counts) => tokens_of(&policy.counting, counts.words),
         None => estimate_text(&policy.counting, words),
     }
@@ -267,7 +273,7 @@ fn freed_by(
 
 impl<'a> RangeEstimate<'a> {
     /// The sizes of stored messages as a view will show them.
-    pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
+    pub fn from_messages(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
         Self::new(policy, messages.iter().map(|message| source_units(policy, message)))
     }
 

@@ -9,7 +9,7 @@ pub(super) const OMITTED: &str = "{omitted}";
 
 /// A truncation, with its number of omitted units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Truncated {
+pub struct MeasuredTruncation {
     /// The truncation.
     pub truncation: Truncation,
     /// Number of omitted units.
@@ -20,17 +20,17 @@ pub struct Truncated {
 ///
 /// A character is never split, so slightly more than required may be omitted: at each end at most one UTF-16 unit, or
 /// three bytes. The marker has the actual number.
-pub fn truncated(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Truncated> {
-    let kept = kept(rule, unit, text);
+pub fn truncated(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<MeasuredTruncation> {
+    let kept = kept_ends(rule, unit, text);
     let (head, tail) = kept.filter(|(head, tail)| head + tail < text.len())?;
     let omitted = length(unit, &text[head..text.len() - tail]) as i64;
     let marker = rule.marker.replace(OMITTED, &omitted.to_string()).replace("{max}", &rule.max_units.to_string());
     let truncation = Truncation { head, middle: marker, tail, ..Truncation::default() };
-    Some(Truncated { truncation, omitted })
+    Some(MeasuredTruncation { truncation, omitted })
 }
 
 /// The bytes kept at both ends; none if no limit is exceeded.
-fn kept(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(usize, usize)> {
+fn kept_ends(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(usize, usize)> {
     let by_lines = lines_kept(rule, text);
     let by_units = extent_kept(rule, unit, rule.max_units, text);
     let by_bytes = extent_kept(rule, LengthUnit::Bytes, rule.max_bytes, text);

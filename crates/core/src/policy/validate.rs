@@ -2,8 +2,8 @@
 
 use super::violation::{Check, Violation};
 use super::{
-    LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, RENDER_VERSION, Section, Step, Summarize, Summary,
-    SummaryFormat, Tail, Truncate,
+    LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, PolicyStep, RENDER_VERSION, Section, Summarize,
+    Summary, SummaryFormat, Tail, Truncate,
 };
 use crate::model::limits::BREAKER_FAILURES_MAX;
 use crate::model::usage::ModelWindow;
@@ -49,12 +49,12 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
     let mut check = Check::default();
     let Some(room) = window.input_max() else { return check.violations };
     let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
-        Step::Summarize(rule) => Some(&rule.tail),
-        Step::Prune(_) | Step::Omit(_) => None,
+        PolicyStep::Summarize(rule) => Some(&rule.tail),
+        PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
     };
     for (level, level_policy) in policy.levels() {
         for (index, step) in level_policy.steps.iter().enumerate() {
-            let Step::Summarize(rule) = step else { continue };
+            let PolicyStep::Summarize(rule) = step else { continue };
             if given(level, index) == Some(&rule.tail) {
                 continue;
             }
@@ -122,12 +122,12 @@ fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
     }
 }
 
-fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
+fn check_steps(check: &mut Check, steps: &[PolicyStep], path: &str) {
     for (index, step) in steps.iter().enumerate() {
         match step {
-            Step::Prune(prune) => prune.check(check, &format!("{path}.{index}.prune")),
-            Step::Omit(omission) => check_omission(check, omission, &format!("{path}.{index}.omit")),
-            Step::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
+            PolicyStep::Prune(prune) => prune.check(check, &format!("{path}.{index}.prune")),
+            PolicyStep::Omit(omission) => check_omission(check, omission, &format!("{path}.{index}.omit")),
+            PolicyStep::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
         }
     }
 }
@@ -237,15 +237,15 @@ mod tests {
     }
 
     fn prune(policy: &mut Policy) -> &mut Prune {
-        let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+        let Some(PolicyStep::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
         prune
     }
 
     fn summarize(policy: &mut Policy) -> &mut Summarize {
         let steps = policy.auto.iter_mut().flat_map(|level_policy| &mut level_policy.steps);
         let rules = steps.filter_map(|step| match step {
-            Step::Summarize(rule) => Some(rule.as_mut()),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Summarize(rule) => Some(rule.as_mut()),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         });
         rules.last().expect("a summary")
     }
@@ -343,7 +343,7 @@ mod tests {
         check(
             "opencode@seed",
             |policy| {
-                let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+                let Some(PolicyStep::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
                 (prune.keep.tokens, prune.minimum_tokens) = (-1, -1);
             },
             &["maintenance.0.prune.keep.tokens", "maintenance.0.prune.minimum_tokens"],

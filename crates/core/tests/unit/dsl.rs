@@ -31,7 +31,7 @@ use crate::model::part::{
 };
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::{PrunedPart, SourceMessage};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -199,7 +199,7 @@ impl Parser {
         self.push(PartBody::ToolResult(result), Some(name))?;
         let source = self.last()?;
         if pruned {
-            let of = |part: &Part| Pruned { part: part.id, compaction: PRUNED_BY, truncation: None };
+            let of = |part: &Part| PrunedPart { part: part.id, compaction: PRUNED_BY, truncation: None };
             source.pruned.extend(source.message.parts.last().map(of));
         }
         Ok(())
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!((first.tool.as_str(), first.input_json.as_str()), ("bash", "{\"cmd\": \"a b\"}"));
         assert_eq!((result.output.as_str(), result.status), ("so = it", ResultStatus::Completed));
         assert_eq!((second.call_id.as_str(), second.input_json.len()), ("c2", 20));
-        let pruned = Pruned { part: messages[0].message.parts[1].id, compaction: PRUNED_BY, truncation: None };
+        let pruned = PrunedPart { part: messages[0].message.parts[1].id, compaction: PRUNED_BY, truncation: None };
         assert_eq!(messages[0].pruned, [pruned]);
         assert_eq!(messages[0].message.finish.reason, Some(FinishReason::ToolCalls));
         assert_eq!(part_names(&messages)[&messages[0].message.parts[1].id], "c1:result");

@@ -10,7 +10,7 @@ use crate::policy::preset::Preset;
 use crate::policy::preset_file::{Error, parse};
 use crate::policy::strategy::{CountStrategy, ExcerptStrategy, OmissionBound, OmissionStrategy, Parameters};
 use crate::policy::tokens::text_units;
-use crate::policy::tokens::units::Shown;
+use crate::policy::tokens::units::ShownPart;
 use crate::policy::{Counting, LengthUnit, Policy, Reader, Strategies};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +22,6 @@ pub(crate) fn policy(name: &str) -> Policy {
     preset(name).policy()
 }
 
-/// The preset with this name.
 pub(crate) fn preset(name: &str) -> Preset {
     STRATEGIES.supply();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../presets/src/{}.toml", name.replace('@', "-")));
@@ -34,7 +33,6 @@ pub(crate) fn preset(name: &str) -> Preset {
     preset.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// All presets.
 pub(crate) fn all() -> Vec<Preset> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../presets/src");
     let files = fs::read_dir(folder).expect("the presets").map(|entry| entry.expect("an entry").path());
@@ -78,7 +76,7 @@ macro_rules! counts {
         stand_in!($strategy, $name);
 
         impl CountStrategy for $strategy {
-            fn units(&self, counting: &Counting, _role: Role, parts: &[Shown<'_>]) -> i64 {
+            fn units(&self, counting: &Counting, _role: Role, parts: &[ShownPart<'_>]) -> i64 {
                 texts(parts, &|text| text_units(counting, text))
             }
 
@@ -86,7 +84,7 @@ macro_rules! counts {
                 &self,
                 _counting: &Counting,
                 _role: Role,
-                parts: &[Shown<'_>],
+                parts: &[ShownPart<'_>],
                 size: &dyn Fn(&str) -> i64,
             ) -> Option<i64> {
                 Some(texts(parts, size))
@@ -118,12 +116,12 @@ impl ExcerptStrategy for Excerpt {
 const MESSAGE_UNITS: i64 = 30;
 
 /// The size of a message.
-fn texts(parts: &[Shown<'_>], size: &dyn Fn(&str) -> i64) -> i64 {
-    let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) => size(text),
-        Shown::Call { input_json, .. } => size(input_json),
-        Shown::Result { output, .. } => size(output),
-        Shown::Reasoning(_) | Shown::Media(_) | Shown::Opaque(_) => 0,
+fn texts(parts: &[ShownPart<'_>], size: &dyn Fn(&str) -> i64) -> i64 {
+    let of = |part: &ShownPart<'_>| match part {
+        ShownPart::Text(text) => size(text),
+        ShownPart::Call { input_json, .. } => size(input_json),
+        ShownPart::Result { output, .. } => size(output),
+        ShownPart::Reasoning(_) | ShownPart::Media(_) | ShownPart::Opaque(_) => 0,
     };
     parts.iter().map(of).fold(MESSAGE_UNITS, i64::saturating_add)
 }

@@ -73,7 +73,7 @@ fn false_claims_are_reported_and_true_ones_are_not() {
     let input = talk().input("longhand@1");
     let mut wrong = Vec::new();
     for knows_more in [false, true] {
-        let evidence = Evidence { knows_more, ..Evidence::of(&input) };
+        let evidence = Evidence { knows_more, ..Evidence::from_input(&input) };
         for (claim, expected) in &cases {
             let found = contradictions(&evidence, &format!("## Done\n- The importer was changed.\n- {claim}\n"));
             let kinds: Vec<ContradictionKind> = found.iter().map(|found| found.kind).collect();

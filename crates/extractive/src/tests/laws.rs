@@ -334,7 +334,7 @@ proptest! {
     fn no_line_of_facts_contradicts_the_record(history in plain_talk()) {
         let input = history.input("longhand@1");
         let text = extract(&input);
-        let found = contradictions(&Evidence::of(&input), &text);
+        let found = contradictions(&Evidence::from_input(&input), &text);
         prop_assert!(found.is_empty(), "{found:?}\n{text}");
         let record = what_happened(&digest(&input), &input.counting, 100_000);
         let outcome = |line: &str| {

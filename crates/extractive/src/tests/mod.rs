@@ -21,7 +21,6 @@ use longhand_model::view::SourceMessage;
 use longhand_presets as presets;
 use uuid::Uuid;
 
-/// The id of the message with this revision.
 fn id(revision: i64) -> MessageId {
     MessageId(Uuid::from_u128(revision.unsigned_abs().into()))
 }

@@ -4,7 +4,7 @@ use super::{Talk, assert_says};
 use crate::extract;
 use crate::lines::lines;
 use crate::statements::printed_texts;
-use crate::write::read;
+use crate::write::read_input;
 use longhand_core::policy::summary::SummaryInput;
 use serde_json::json;
 
@@ -59,12 +59,12 @@ fn texts_of_many_parts_are_read_at_once() {
     let output =
         |call: usize| -> String { (0..900).map(|part| format!("- {:05}:\n- x\n===\n", 900 * call + part)).collect() };
     let talk = (0..30).fold(Talk::default().user("go"), |talk, call| talk.runs("bd show quay", &output(call)));
-    let (_, _, digest) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let (_, _, digest) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
     let printed = printed_texts(&digest);
     assert_eq!(printed.len(), 27_000);
     // What is printed again counts once.
     let talk = talk.runs("bd show quay", &output(2));
-    let (_, _, digest) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let (_, _, digest) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
     let again = printed_texts(&digest);
     assert_eq!((again.len(), again.last().map(|(at, _)| *at)), (27_000, Some(61)));
 }
@@ -73,7 +73,7 @@ fn texts_of_many_parts_are_read_at_once() {
 fn the_newest_subjects_of_commands_are_told() {
     let close = |talk: Talk, number: usize| talk.runs(&format!("bd close quay.{number}; bd sync /{number}"), "closed");
     let talk = (0..1_500).fold(Talk::default().user("go"), close).runs("bd close quay.7", "closed");
-    let (record, turns, _) = read(&talk.clone().input("longhand@1"), talk.0.iter(), false);
+    let (record, turns, _) = read_input(&talk.clone().input("longhand@1"), talk.0.iter(), false);
     let lines = lines(&record, &turns, &[], 10_000);
     let told = |words: &str| lines.iter().filter(|item| item.head.starts_with(words)).count();
     assert_eq!((told("Ran `bd close` on"), told("Ran")), (600, 912));

@@ -18,7 +18,6 @@ pub(super) struct Content<'a, 'b> {
 }
 
 impl<'a, 'b> Content<'a, 'b> {
-    /// That of a message.
     pub(super) fn of_message(object: &'b Object<'a>) -> Self {
         Self { object, member: "content", pointer: "/message/content" }
     }
@@ -36,7 +35,7 @@ pub(super) fn has_results(line: &Object<'_>) -> bool {
 }
 
 /// The text of a message, or of its text blocks.
-pub(super) fn words(message: &Object<'_>) -> String {
+pub(super) fn message_text(message: &Object<'_>) -> String {
     if let Some(text) = message.text("content") {
         return text.text;
     }

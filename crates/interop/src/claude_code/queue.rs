@@ -47,10 +47,10 @@ impl<'a> Queue<'a> {
         let text = object.string("content");
         match object.string("operation").as_str() {
             "enqueue" => self.waiting.push_back(Prompt { line: row.line, object: object.clone(), text }),
-            "dequeue" => self.dequeued.extend(take(&mut self.waiting, &text)),
+            "dequeue" => self.dequeued.extend(take_prompt(&mut self.waiting, &text)),
             "remove" => {
                 let is_read = object.id("reason").is_none_or(|reason| reason == ABSORBED);
-                self.removed.extend(take(&mut self.waiting, &text).filter(|_| is_read));
+                self.removed.extend(take_prompt(&mut self.waiting, &text).filter(|_| is_read));
             }
             "popAll" => self.waiting.clear(),
             _ => {}
@@ -85,7 +85,7 @@ fn take_equal<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prom
 
 /// Takes the prompt with a text out of a queue. Where no text says which, it is the first one that a person typed: notices
 /// wait until those are gone.
-fn take<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prompt<'a>> {
+fn take_prompt<'a>(prompts: &mut VecDeque<Prompt<'a>>, text: &str) -> Option<Prompt<'a>> {
     if !text.is_empty() {
         return take_equal(prompts, text);
     }

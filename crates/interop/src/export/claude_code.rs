@@ -8,7 +8,7 @@ mod rows;
 use super::lines::{self, Lines};
 use super::session::{FileLine, Message, Report, Session};
 use crate::Format;
-use crate::compose::{Composed, relink, uuid};
+use crate::compose::{ObjectWriter, relink, uuid};
 use crate::raw::Object;
 use longhand_model::message::{MessageKind, MessageState, Role};
 use longhand_model::part::PartBody;
@@ -20,7 +20,7 @@ const VERSION: &str = "2.1.39";
 /// The lines of a transcript.
 pub(super) fn lines(session: &Session) -> (Vec<FileLine>, Report) {
     let restored = lines::restore(session, Format::ClaudeCode);
-    let envelope = Envelope::of(session, &restored);
+    let envelope = Envelope::from_session(session, &restored);
     let mut writer = Writer {
         session,
         restored,
@@ -51,7 +51,7 @@ struct Envelope {
 
 impl Envelope {
     /// As the last row of the file has it.
-    fn of(session: &Session, restored: &Lines) -> Self {
+    fn from_session(session: &Session, restored: &Lines) -> Self {
         let mut rows: Vec<_> = restored.of.values().flatten().collect();
         rows.sort_by_key(|line| std::cmp::Reverse(line.position));
         let rows: Vec<_> = rows.into_iter().filter_map(|line| Object::parse(&line.text, 1).ok()).collect();
@@ -308,7 +308,7 @@ impl<'a> Writer<'a> {
         let has_rows = !self.rows_of.is_empty();
         let is_composed = self.out.iter().all(|line| !line.is_verbatim);
         if has_rows && is_composed && !self.session.title.is_empty() && !self.session.is_child {
-            let title = Composed::default()
+            let title = ObjectWriter::default()
                 .text("type", "custom-title")
                 .text("customTitle", &self.session.title)
                 .text("sessionId", &self.envelope.session_id);

@@ -38,7 +38,7 @@ pub(super) struct Lines {
 
 /// What is known of a line.
 #[derive(Default)]
-struct Known<'a> {
+struct KnownLine<'a> {
     rest: Option<&'a str>,
     whole: Option<String>,
     moved: Vec<(String, String)>,
@@ -49,7 +49,7 @@ struct Known<'a> {
 /// Puts the lines of a session together that came from a file of the format.
 pub(super) fn restore(session: &Session, format: Format) -> Lines {
     let mut lines = Lines::default();
-    let mut known: HashMap<Position, Known<'_>> = HashMap::new();
+    let mut known: HashMap<Position, KnownLine<'_>> = HashMap::new();
     let mut of_message: HashMap<usize, Vec<Position>> = HashMap::new();
     let by_id = records_by_id(session);
     for (index, message) in session.messages.iter().enumerate() {
@@ -75,7 +75,7 @@ pub(super) fn restore(session: &Session, format: Format) -> Lines {
         // The line's record has all of it.
         let is_in_record = |(line, column): &Position| {
             let id = if *column == 1 { format!("line:{line}") } else { format!("line:{line}:{column}") };
-            !known.get(&(*line, *column)).is_some_and(Known::has_any) && by_id.contains_key(id.as_str())
+            !known.get(&(*line, *column)).is_some_and(KnownLine::has_any) && by_id.contains_key(id.as_str())
         };
         !positions.iter().all(is_in_record) || !lines.pieces.insert(*index)
     });
@@ -123,7 +123,7 @@ fn records_by_id(session: &Session) -> HashMap<&str, &str> {
 
 /// Notes what a message's metadata, or a record of a rest, has of lines; returns their positions.
 fn note<'a>(
-    known: &mut HashMap<Position, Known<'a>>,
+    known: &mut HashMap<Position, KnownLine<'a>>,
     metadata: &'a str,
     message: Option<(usize, &Message)>,
     format: Format,
@@ -201,7 +201,7 @@ fn bytes(media: &Media) -> Option<String> {
     }
 }
 
-impl Known<'_> {
+impl KnownLine<'_> {
     /// True if anything of the line is in the metadata of messages.
     fn has_any(&self) -> bool {
         self.rest.is_some() || self.whole.is_some() || !self.moved.is_empty() || self.is_twice

@@ -9,7 +9,7 @@ mod kind;
 use super::lines::{self, Lines};
 use super::session::{FileLine, Message, Report, Session, speaker};
 use crate::Format;
-use crate::compose::{Composed, digits, relink};
+use crate::compose::{ObjectWriter, digits, relink};
 use crate::raw::Object;
 use kind::Kind;
 use longhand_model::message::{MessageKind, MessageState};
@@ -20,7 +20,6 @@ const VERSION: u32 = 3;
 /// The first version whose entries have ids.
 const VERSION_WITH_IDS: i64 = 2;
 
-/// The lines of a session file.
 pub(super) fn lines(session: &Session) -> (Vec<FileLine>, Report) {
     let restored = lines::restore(session, Format::Pi);
     let version = restored.of.values().flatten().filter_map(|line| header_version(&line.text)).next();
@@ -130,7 +129,7 @@ impl<'a> Writer<'a> {
     fn header(&mut self) {
         let metadata = self.session.metadata_json.as_deref();
         let folder = crate::compose::string_in(metadata, "cwd").unwrap_or_else(|| "/".to_owned());
-        let header = Composed::default()
+        let header = ObjectWriter::default()
             .text("type", "session")
             .value("version", VERSION)
             .text("id", &crate::compose::uuid(&self.session.id))
@@ -228,7 +227,7 @@ impl<'a> Writer<'a> {
             self.turn_back(revision);
             for (id, kind) in self.entries_of.get(&message.id).cloned().unwrap_or_default() {
                 if kind.is_editable() && self.path.iter().any(|entry| entry.id == id) {
-                    let edit = Composed::default().text("targetId", &id).json("replacement", "null");
+                    let edit = ObjectWriter::default().text("targetId", &id).json("replacement", "null");
                     let own = self.claim(&format!("{id}.removed"));
                     self.entry("context_edit", own, edit, message, revision);
                 } else {
@@ -272,7 +271,7 @@ impl<'a> Writer<'a> {
             let is_verbatim = text == line.text;
             self.report.verbatim += usize::from(is_verbatim);
             self.out.push(FileLine { text, is_verbatim });
-            let kind = Kind::of(object);
+            let kind = Kind::from_entry(object);
             self.entries_of.entry(message.id.clone()).or_default().push((id.clone(), kind));
             self.path.push(OnPath { id, rewound_at: message.rewound_at() });
             self.after_composed = false;
@@ -301,10 +300,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an entry after the current position.
-    fn entry(&mut self, kind: &str, id: String, members: Composed, message: &Message, revision: i64) {
+    fn entry(&mut self, kind: &str, id: String, members: ObjectWriter, message: &Message, revision: i64) {
         self.turn_back(revision);
         let parent = self.path.last().map(|entry| entry.id.as_str());
-        let entry = Composed::default()
+        let entry = ObjectWriter::default()
             .text("type", kind)
             .text("id", &id)
             .nullable("parentId", parent)
@@ -325,10 +324,10 @@ impl<'a> Writer<'a> {
         let Some(message) = self.session.messages.last().filter(|_| has_entries) else { return };
         if !has_header && !title.is_empty() {
             let id = self.claim("title");
-            self.entry("session_info", id, Composed::default().text("name", title), message, i64::MAX);
+            self.entry("session_info", id, ObjectWriter::default().text("name", title), message, i64::MAX);
         } else if is_behind && (self.after_composed || self.path.is_empty()) {
             let id = self.claim("rewind");
-            self.entry("custom", id, Composed::default().text("customType", "longhand.rewind"), message, i64::MAX);
+            self.entry("custom", id, ObjectWriter::default().text("customType", "longhand.rewind"), message, i64::MAX);
         }
     }
 }

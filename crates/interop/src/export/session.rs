@@ -135,7 +135,6 @@ impl Report {
     }
 }
 
-/// A line of a file.
 pub(super) struct FileLine {
     pub(super) text: String,
     pub(super) is_verbatim: bool,
@@ -179,7 +178,6 @@ impl Message {
         }
     }
 
-    /// Its texts.
     pub(super) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match &*part.body {
             PartBody::Text(text) => Some(text.as_str()),

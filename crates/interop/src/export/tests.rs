@@ -21,7 +21,6 @@ pub(super) fn session(messages: Vec<Message>) -> Session {
     }
 }
 
-/// A message at a revision.
 pub(super) fn message(revision: i64, role: Role, bodies: Vec<PartBody>) -> Message {
     let finish = match role {
         Role::Assistant => NewFinish { reason: Some(FinishReason::Stop), ..NewFinish::default() },

@@ -12,7 +12,7 @@ use longhand_model::part::{NewPart, PartBody};
 
 /// Position of an edit's target, relative to the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum EditTarget {
     /// On the edit's path through the conversation, visible in pi's context.
     Shown,
     /// On the path, but covered by the newest compaction.
@@ -47,9 +47,9 @@ impl Reader {
             Some(_) | None => return Err(format!("the target {named} is nothing that pi lets anybody edit")),
         };
         match self.find(node, parent) {
-            Found::Shown => {}
-            Found::Covered => return Err(format!("the target {named} stands under a compaction")),
-            Found::Elsewhere => return Err(format!("the target {named} is not on the branch of the edit")),
+            EditTarget::Shown => {}
+            EditTarget::Covered => return Err(format!("the target {named} stands under a compaction")),
+            EditTarget::Elsewhere => return Err(format!("the target {named} is not on the branch of the edit")),
         }
         let parts = match (entry.object("replacement"), entry.get("replacement")) {
             (Some(replacement), _) => self.replacement(line, &replacement, &target)?,
@@ -61,11 +61,11 @@ impl Reader {
     }
 
     /// Searches for the target on the path from an entry's parent to the root.
-    fn find(&self, target: usize, parent: Option<usize>) -> Found {
+    fn find(&self, target: usize, parent: Option<usize>) -> EditTarget {
         let mut at = parent;
         // The first entry kept by the newest compaction; the inner value is none if it kept nothing.
         let mut newest: Option<Option<&str>> = None;
-        let mut found = Found::Shown;
+        let mut found = EditTarget::Shown;
         while let Some(node) = at {
             if node == target {
                 return found;
@@ -77,11 +77,11 @@ impl Reader {
             }
             let keeps_no_more = newest.is_some_and(|kept| kept.is_none() || kept == entry.map(Entry::client_id));
             if keeps_no_more {
-                found = Found::Covered;
+                found = EditTarget::Covered;
             }
             at = here.parent;
         }
-        Found::Elsewhere
+        EditTarget::Elsewhere
     }
 
     /// The parts that replace those of the target; the target's role and call id stay.

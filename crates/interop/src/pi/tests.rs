@@ -20,7 +20,6 @@ fn session(lines: &[Value]) -> Transcript {
     transcript
 }
 
-/// An entry with a message and a parent.
 fn entry(id: &str, parent: Option<&str>, message: Value) -> Value {
     json!({"type":"message","id":id,"parentId":parent,"timestamp":"2026-01-02T03:04:06.500Z","message":message})
 }

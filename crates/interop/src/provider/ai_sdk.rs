@@ -4,10 +4,10 @@ use super::ai_sdk_parts::{FORMAT, media, reason};
 use super::ai_sdk_ui;
 use super::format::text_block;
 use super::kept;
-use super::prepared::{Content, Piece, Prepared};
-use super::reading::{self, Result, Unreadable, object, opaque, required, words};
-use super::written::{Refusal, RefusalKind, Written, WrittenMessage};
-use crate::compose::{Composed, base64, list, string_in};
+use super::prepared::{Content, Piece, PreparedMessage};
+use super::reading::{self, Result, Unreadable, object, opaque, required, text_part};
+use super::written::{Refusal, RefusalKind, WrittenMessage, WrittenView};
+use crate::compose::{ObjectWriter, base64, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_model::message::{NewMessage, Role};
 use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -16,15 +16,15 @@ use serde_json::value::RawValue;
 /// The answer to a question of a tool, which the client's own message of a tool has.
 const APPROVAL: &str = "tool-approval-response";
 
-pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
-    let mut written = Written::default();
+pub(super) fn write(messages: &[PreparedMessage<'_>]) -> std::result::Result<WrittenView, Refusal> {
+    let mut written = WrittenView::default();
     for message in messages {
         // Answers to questions came in a message of a tool, where a view has results alone.
         let (answers, rest): (Vec<&Piece<'_>>, Vec<_>) = message.pieces.iter().partition(|piece| is_approval(piece));
         for (role, pieces) in [(Role::Tool, answers), (message.role, rest)] {
             if !pieces.is_empty() {
                 let sources = message.source.into_iter().collect();
-                written.messages.push(WrittenMessage { json: one(message, role, &pieces)?, sources });
+                written.messages.push(WrittenMessage { json: content_json(message, role, &pieces)?, sources });
             }
         }
     }
@@ -35,7 +35,11 @@ fn is_approval(piece: &Piece<'_>) -> bool {
     matches!(&piece.content, Content::Own(block) if string_in(Some(block), "type").as_deref() == Some(APPROVAL))
 }
 
-fn one(message: &Prepared<'_>, role: Role, pieces: &[&Piece<'_>]) -> std::result::Result<String, Refusal> {
+fn content_json(
+    message: &PreparedMessage<'_>,
+    role: Role,
+    pieces: &[&Piece<'_>],
+) -> std::result::Result<String, Refusal> {
     let name = match role {
         Role::System => "system",
         Role::User => "user",
@@ -60,7 +64,7 @@ fn one(message: &Prepared<'_>, role: Role, pieces: &[&Piece<'_>]) -> std::result
         None => list(&pieces.iter().map(|piece| part_of(piece)).collect::<Vec<_>>()),
     };
     let own = message.kept.filter(|kept| kept::value(kept, &["ui"]).is_none());
-    let json = Composed::default().text("role", name).json("content", content);
+    let json = ObjectWriter::default().text("role", name).json("content", content);
     Ok(json.members(own, &["role", "content"]).end())
 }
 
@@ -73,7 +77,7 @@ fn part_of(piece: &Piece<'_>) -> String {
         },
         Content::Reasoning(text) => match kept {
             Some(kept) => kept::filled(kept, &["text"], &quote(text)),
-            None => Composed::default().text("type", "reasoning").text("text", text).end(),
+            None => ObjectWriter::default().text("type", "reasoning").text("text", text).end(),
         },
         Content::Call { call, id } => {
             let input = input(&call.input_json);
@@ -104,7 +108,7 @@ fn part_of(piece: &Piece<'_>) -> String {
 }
 
 fn call_part(id: &str, tool: &str, input: &str) -> String {
-    Composed::default()
+    ObjectWriter::default()
         .text("type", "tool-call")
         .text("toolCallId", id)
         .text("toolName", tool)
@@ -117,20 +121,20 @@ fn input(input_json: &str) -> String {
     match serde_json::from_str::<&RawValue>(input_json) {
         Ok(value) => value.get().to_owned(),
         Err(_) if input_json.trim().is_empty() => "{}".to_owned(),
-        Err(_) => Composed::default().text(super::format::INVALID_INPUT, input_json).end(),
+        Err(_) => ObjectWriter::default().text(super::format::INVALID_INPUT, input_json).end(),
     }
 }
 
 fn result_part(result: &ToolResult, id: &str, tool: &str) -> String {
     let output = if result.attachments.is_empty() {
         let kind = if result.status == ResultStatus::Completed { "text" } else { "error-text" };
-        Composed::default().text("type", kind).text("value", &result.output).end()
+        ObjectWriter::default().text("type", kind).text("value", &result.output).end()
     } else {
         let text = (!result.output.is_empty()).then(|| text_block(&result.output));
         let items: Vec<_> = text.into_iter().chain(result.attachments.iter().map(attachment)).collect();
-        Composed::default().text("type", "content").json("value", list(&items)).end()
+        ObjectWriter::default().text("type", "content").json("value", list(&items)).end()
     };
-    Composed::default()
+    ObjectWriter::default()
         .text("type", "tool-result")
         .text("toolCallId", id)
         .text("toolName", tool)
@@ -139,7 +143,7 @@ fn result_part(result: &ToolResult, id: &str, tool: &str) -> String {
 }
 
 fn attachment(media: &Media) -> String {
-    let item = Composed::default();
+    let item = ObjectWriter::default();
     let item = match &media.source {
         MediaSource::Bytes(bytes) => {
             item.text("type", "file-data").json("data", base64(bytes)).text("mediaType", &media.mime_type)
@@ -151,7 +155,7 @@ fn attachment(media: &Media) -> String {
 }
 
 fn media_part(media: &Media) -> String {
-    let part = Composed::default().text("type", "file");
+    let part = ObjectWriter::default().text("type", "file");
     let part = match &media.source {
         MediaSource::Bytes(bytes) => part.json("data", base64(bytes)),
         MediaSource::Uri(uri) => part.text("data", uri),
@@ -224,10 +228,10 @@ fn part(at: &str, block: &str) -> Result<NewPart> {
     // The provider ran the tool: the call and its result stay where they are.
     let is_providers = given.flag("providerExecuted");
     let found = match kind.as_str() {
-        "text" => words(FORMAT, block, &["text"], &text_block(&given.string("text")), PartBody::Text),
+        "text" => text_part(FORMAT, block, &["text"], &text_block(&given.string("text")), PartBody::Text),
         "reasoning" => {
-            let plain = Composed::default().text("type", "reasoning").text("text", &given.string("text")).end();
-            words(FORMAT, block, &["text"], &plain, PartBody::Reasoning)
+            let plain = ObjectWriter::default().text("type", "reasoning").text("text", &given.string("text")).end();
+            text_part(FORMAT, block, &["text"], &plain, PartBody::Reasoning)
         }
         "tool-call" if !is_providers => {
             let (id, tool) = (required(at, &given, "toolCallId")?, required(at, &given, "toolName")?);

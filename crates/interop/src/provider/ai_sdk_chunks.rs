@@ -3,7 +3,7 @@
 use super::format::{BLOCKS_MAX, CUT_OFF};
 use super::reading::{Result, Unreadable, object};
 use super::strings::Words;
-use crate::compose::{Composed, list};
+use crate::compose::{ObjectWriter, list};
 use crate::raw::{Object, quote};
 use serde_json::value::RawValue;
 
@@ -45,7 +45,7 @@ impl Part {
         if let Some(whole) = self.whole {
             return whole;
         }
-        let part = Composed::default().text("type", &self.kind);
+        let part = ObjectWriter::default().text("type", &self.kind);
         let part = if is_words(&self.kind) {
             part.json("text", self.text.json())
         } else {
@@ -113,7 +113,7 @@ pub(super) fn joined(chunks: &[&str]) -> Result<String> {
         }
         metadata = given.get("messageMetadata").or(metadata);
     }
-    let message = id.map_or_else(Composed::default, |id| Composed::default().text("id", &id));
+    let message = id.map_or_else(ObjectWriter::default, |id| ObjectWriter::default().text("id", &id));
     let message = message.text("role", "assistant");
     let message = metadata.map_or(message.clone(), |metadata| message.json("metadata", metadata.get()));
     let parts: Vec<_> = parts.into_iter().map(Part::joined).collect();

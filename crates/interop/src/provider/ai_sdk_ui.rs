@@ -4,7 +4,7 @@ use super::ai_sdk_parts::{FORMAT, media, reason};
 use super::format::CUT_OFF;
 use super::kept;
 use super::reading::{self, Result, Unreadable, object, required};
-use crate::compose::{Composed, list};
+use crate::compose::{ObjectWriter, list};
 use crate::raw::{self, Object};
 use longhand_model::message::{NewFinish, NewMessage, Role};
 use longhand_model::part::{NewPart, PartBody, ResultStatus};
@@ -51,9 +51,9 @@ pub(super) fn message(at: &str, text: &str, given: &Object<'_>, parts: &RawValue
         if let Some(end) = &mut last.finish {
             end.reason = reason(&finish).or(end.reason);
         }
-        let rest = Composed::default().members(Some(text), &["role", "parts", "finishReason"]);
+        let rest = ObjectWriter::default().members(Some(text), &["role", "parts", "finishReason"]);
         let rest = if others.is_empty() { rest } else { rest.json("parts", list(&others)) };
-        last.metadata_json = Some(kept::under(FORMAT, &Composed::default().json("ui", rest.end()).end()));
+        last.metadata_json = Some(kept::under(FORMAT, &ObjectWriter::default().json("ui", rest.end()).end()));
     }
     Ok(messages)
 }
@@ -72,11 +72,11 @@ fn parts_of(at: &str, part: &Object<'_>) -> Result<Option<Vec<NewPart>>> {
     let kind = required(at, part, "type")?;
     let text = part.string("text");
     let options = part.get("providerMetadata").map(RawValue::get);
-    let with_options = |block: Composed, body: PartBody| {
+    let with_options = |block: ObjectWriter, body: PartBody| {
         let metadata_json = options.map(|options| kept::under(FORMAT, &block.json("providerOptions", options).end()));
         NewPart { metadata_json, ..NewPart::new(body) }
     };
-    let named = |kind: &str| Composed::default().text("type", kind);
+    let named = |kind: &str| ObjectWriter::default().text("type", kind);
     Ok(Some(match kind.as_str() {
         "text" if !text.is_empty() => vec![with_options(named("text").json("text", "null"), PartBody::Text(text))],
         "reasoning" if text.is_empty() && options.is_some() => {
@@ -106,7 +106,7 @@ fn tool(at: &str, part: &Object<'_>, name: String) -> Result<Vec<NewPart>> {
     let input = text.unwrap_or_else(|| input.map_or("{}", RawValue::get).to_owned());
     let options = part.get("callProviderMetadata").map(RawValue::get);
     let metadata = options.map(|options| {
-        let block = Composed::default().text("type", "tool-call").text("toolCallId", &id).text("toolName", &name);
+        let block = ObjectWriter::default().text("type", "tool-call").text("toolCallId", &id).text("toolName", &name);
         kept::under(FORMAT, &block.json("input", "null").json("providerOptions", options).end())
     });
     let mut parts = vec![reading::call(id.clone(), name.clone(), input, metadata)];
@@ -117,8 +117,8 @@ fn tool(at: &str, part: &Object<'_>, name: String) -> Result<Vec<NewPart>> {
             let text = part.text("output").map(|text| text.text);
             // What is no text is JSON to a model.
             kept = text.is_none().then(|| {
-                let value = Composed::default().text("type", "json").json("value", output).end();
-                let block = Composed::default().text("type", "tool-result").text("toolCallId", &id);
+                let value = ObjectWriter::default().text("type", "json").json("value", output).end();
+                let block = ObjectWriter::default().text("type", "tool-result").text("toolCallId", &id);
                 kept::under(FORMAT, &block.text("toolName", &name).json("output", value).end())
             });
             (ResultStatus::Completed, text.unwrap_or_else(|| output.to_owned()))

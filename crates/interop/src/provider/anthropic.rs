@@ -2,10 +2,10 @@
 
 use super::format::{Format, object_input, text_block};
 use super::kept;
-use super::prepared::{Answered, Content, Piece, Prepared};
-use super::reading::{self, Result, Unreadable, message, object, opaque, required, words};
-use super::written::{Merged, Refusal, RefusalKind, Written};
-use crate::compose::{Composed, base64, list};
+use super::prepared::{AnsweredCall, Content, Piece, PreparedMessage};
+use super::reading::{self, Result, Unreadable, message, object, opaque, required, text_part};
+use super::written::{MergedMessages, Refusal, RefusalKind, WrittenView};
+use crate::compose::{ObjectWriter, base64, list};
 use crate::raw::{self, Object, quote};
 use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -19,7 +19,7 @@ const BREAKPOINT: &str = r#"{"type":"ephemeral"}"#;
 const CACHE_CONTROL: &str = "cache_control";
 const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
+pub(super) fn write(messages: &[PreparedMessage<'_>]) -> std::result::Result<WrittenView, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();
     let (system, rest) = messages.split_at(begin);
     let mut blocks = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
         blocks.extend(blocks_of(message)?);
     }
     mark(blocks.last_mut());
-    let mut merged = Merged::default();
+    let mut merged = MergedMessages::default();
     for (index, message) in rest.iter().enumerate() {
         let role = match message.role {
             Role::Assistant => "assistant",
@@ -39,17 +39,18 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
             mark(merged.last_block());
         }
     }
-    let is_reply = |message: &&Prepared<'_>| message.role == Role::Assistant && !message.begins_with_compaction();
+    let is_reply =
+        |message: &&PreparedMessage<'_>| message.role == Role::Assistant && !message.begins_with_compaction();
     if let Some(first) = rest.first().filter(is_reply) {
         return Err(first.refusal(FORMAT, first.pieces[0].part, RefusalKind::NoUserFirst));
     }
     let system_json = (!blocks.is_empty()).then(|| list(&blocks));
-    Ok(Written { system_json, messages: merged.end("content"), left_out: Vec::new() })
+    Ok(WrittenView { system_json, messages: merged.end("content"), left_out: Vec::new() })
 }
 
 /// True for the last message of a summary: everything up to it stays as it is until the next compaction.
-fn is_end_of_summary(messages: &[Prepared<'_>], index: usize) -> bool {
-    let is_of_summary = |message: &Prepared<'_>| matches!(message.kind, ViewKind::Summary);
+fn is_end_of_summary(messages: &[PreparedMessage<'_>], index: usize) -> bool {
+    let is_of_summary = |message: &PreparedMessage<'_>| matches!(message.kind, ViewKind::Summary);
     is_of_summary(&messages[index]) && !messages.get(index + 1).is_some_and(is_of_summary)
 }
 
@@ -59,11 +60,11 @@ fn mark(block: Option<&mut String>) {
     }
 }
 
-fn blocks_of(message: &Prepared<'_>) -> std::result::Result<Vec<String>, Refusal> {
+fn blocks_of(message: &PreparedMessage<'_>) -> std::result::Result<Vec<String>, Refusal> {
     message.pieces.iter().map(|piece| block_of(message, piece)).collect()
 }
 
-fn block_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<String, Refusal> {
+fn block_of(message: &PreparedMessage<'_>, piece: &Piece<'_>) -> std::result::Result<String, Refusal> {
     let kept = piece.kept.as_deref();
     Ok(match &piece.content {
         Content::Text(text) => match kept {
@@ -99,12 +100,12 @@ fn block_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<St
     })
 }
 
-fn refused(message: &Prepared<'_>, piece: &Piece<'_>, media: &Media) -> Refusal {
+fn refused(message: &PreparedMessage<'_>, piece: &Piece<'_>, media: &Media) -> Refusal {
     message.refusal(FORMAT, piece.part, super::written::media_refusal(media))
 }
 
 fn call_block(id: &str, tool: &str, input: &str) -> String {
-    Composed::default().text("type", "tool_use").text("id", id).text("name", tool).json("input", input).end()
+    ObjectWriter::default().text("type", "tool_use").text("id", id).text("name", tool).json("input", input).end()
 }
 
 fn result_block<E>(
@@ -119,7 +120,7 @@ fn result_block<E>(
         let blocks = text.into_iter().chain(result.attachments.iter().map(media));
         list(&blocks.collect::<std::result::Result<Vec<_>, E>>()?)
     };
-    let block = Composed::default().text("type", "tool_result").text("tool_use_id", id).json("content", content);
+    let block = ObjectWriter::default().text("type", "tool_result").text("tool_use_id", id).json("content", content);
     Ok(match result.status {
         ResultStatus::Completed => block,
         ResultStatus::Error | ResultStatus::Interrupted => block.value("is_error", true),
@@ -127,7 +128,7 @@ fn result_block<E>(
     .end())
 }
 
-fn kept_result(kept: &str, result: &ToolResult, answered: &Answered) -> String {
+fn kept_result(kept: &str, result: &ToolResult, answered: &AnsweredCall) -> String {
     let output = quote(&result.output);
     let block = kept::filled(&kept::filled(kept, &["content"], &output), &["content", "0", "text"], &output);
     kept::with_values(&block, &[(&["tool_use_id"], &quote(&answered.id))])
@@ -143,7 +144,7 @@ fn media_block(media: &Media) -> Option<String> {
         MediaSource::Bytes(_) if matches!(mime_type, "application/pdf" | "text/plain") => "document",
         MediaSource::Bytes(_) | MediaSource::Uri(_) => return None,
     };
-    let source = Composed::default();
+    let source = ObjectWriter::default();
     let source = match &media.source {
         MediaSource::Uri(uri) => source.text("type", "url").text("url", uri),
         MediaSource::Bytes(bytes) if mime_type == "text/plain" => {
@@ -153,7 +154,7 @@ fn media_block(media: &Media) -> Option<String> {
             source.text("type", "base64").text("media_type", mime_type).json("data", base64(bytes))
         }
     };
-    let block = Composed::default().text("type", kind).json("source", source.end());
+    let block = ObjectWriter::default().text("type", kind).json("source", source.end());
     let titled = kind == "document" && !media.name.is_empty();
     Some(if titled { block.text("title", &media.name) } else { block }.end())
 }
@@ -166,7 +167,7 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
     }
     let whole = object("json", value.get())?;
     let Some(messages) = whole.get("messages") else {
-        return reading::not_empty(one("json", value.get())?);
+        return reading::not_empty(read_message("json", value.get())?);
     };
     let mut all = Vec::new();
     if let Some(system) = whole.get("system") {
@@ -179,13 +180,13 @@ pub(super) fn read(text: &str) -> Result<Vec<NewMessage>> {
 fn list_of(messages: &RawValue, at: &str) -> Result<Vec<NewMessage>> {
     let mut all = Vec::new();
     for (index, message) in reading::list(at, messages)?.into_iter().enumerate() {
-        all.extend(one(&format!("{at}[{index}]"), message.get())?);
+        all.extend(read_message(&format!("{at}[{index}]"), message.get())?);
     }
     Ok(all)
 }
 
 /// A message. One of the user's with results of tools is two: the results, and what the user says.
-fn one(at: &str, text: &str) -> Result<Vec<NewMessage>> {
+fn read_message(at: &str, text: &str) -> Result<Vec<NewMessage>> {
     let given = object(at, text)?;
     let value = given.get("content").ok_or_else(|| Unreadable::new(format_args!("{at}.content"), "is not given"))?;
     let parts = content(&format!("{at}.content"), value)?;
@@ -247,8 +248,8 @@ fn part(at: &str, block: &str) -> Result<NewPart> {
     let given = object(at, &block)?;
     let kind = given.string("type");
     let found = match kind.as_str() {
-        "text" => words(FORMAT, &block, &["text"], &text_block(&given.string("text")), PartBody::Text),
-        "thinking" => words(FORMAT, &block, &["thinking"], "", PartBody::Reasoning),
+        "text" => text_part(FORMAT, &block, &["text"], &text_block(&given.string("text")), PartBody::Text),
+        "thinking" => text_part(FORMAT, &block, &["thinking"], "", PartBody::Reasoning),
         "tool_use" => {
             let (id, tool) = (required(at, &given, "id")?, required(at, &given, "name")?);
             let input = given.get("input").map_or("{}", RawValue::get);

@@ -4,7 +4,7 @@ use super::format::{BLOCKS_MAX, CUT_OFF, Format};
 use super::kept;
 use super::reading::{Result, Unreadable, object};
 use super::strings::Words;
-use crate::compose::{Composed, list, string_in};
+use crate::compose::{ObjectWriter, list, string_in};
 use crate::raw::{self, Object, quote};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -238,7 +238,7 @@ fn openai_chat(chunks: &[&str]) -> Result<String> {
                 return Err(Unreadable::new(at, "is of a second choice: send the one that was taken"));
             }
             finish = choice.get("finish_reason").map(RawValue::get).or(finish);
-            if let Some(Node::Object(delta)) = choice.get("delta").map(|delta| Node::of(delta, NODE_DEPTH)) {
+            if let Some(Node::Object(delta)) = choice.get("delta").map(|delta| Node::from_value(delta, NODE_DEPTH)) {
                 merge(&mut message, delta);
             }
         }
@@ -258,7 +258,7 @@ fn openai_chat(chunks: &[&str]) -> Result<String> {
     if kept::value(&message, &["role"]).is_none() {
         message = with(&message, "role", &quote("assistant"));
     }
-    let choice = Composed::default().value("index", 0).json("message", message);
+    let choice = ObjectWriter::default().value("index", 0).json("message", message);
     let choice = choice.json("finish_reason", finish.map_or_else(|| quote(CUT_OFF), ToOwned::to_owned)).end();
     Ok(with(&with(&whole.json(), "object", &quote("chat.completion")), "choices", &list(&[choice])))
 }
@@ -282,7 +282,7 @@ impl Members {
     }
 
     fn json(&self) -> String {
-        self.0.iter().fold(Composed::default(), |object, (name, value)| object.json(name, value)).end()
+        self.0.iter().fold(ObjectWriter::default(), |object, (name, value)| object.json(name, value)).end()
     }
 }
 
@@ -302,18 +302,18 @@ enum Node {
 const NODE_DEPTH: usize = 16;
 
 impl Node {
-    fn of(value: &RawValue, depth: usize) -> Self {
+    fn from_value(value: &RawValue, depth: usize) -> Self {
         if value.get().starts_with('"') {
             let mut words = Words::default();
             words.push(Some(value));
             return Self::Text(words);
         }
         if let Some(object) = raw::object(value).filter(|object| depth > 0 && object.members().count() <= MEMBERS_MAX) {
-            let members = object.members().map(|(name, value)| (name.to_owned(), Self::of(value, depth - 1)));
+            let members = object.members().map(|(name, value)| (name.to_owned(), Self::from_value(value, depth - 1)));
             return Self::Object(members.collect());
         }
         match raw::list(value).filter(|_| depth > 0) {
-            Some(items) => Self::List(items.into_iter().map(|item| Self::of(item, depth - 1)).collect()),
+            Some(items) => Self::List(items.into_iter().map(|item| Self::from_value(item, depth - 1)).collect()),
             None => Self::Other(value.get().to_owned()),
         }
     }
@@ -324,7 +324,7 @@ impl Node {
             Self::List(items) => list(&items.iter().map(Self::json).collect::<Vec<_>>()),
             Self::Object(members) => {
                 let members = members.iter();
-                members.fold(Composed::default(), |object, (name, value)| object.json(name, value.json())).end()
+                members.fold(ObjectWriter::default(), |object, (name, value)| object.json(name, value.json())).end()
             }
             Self::Other(value) => value.clone(),
         }
@@ -430,7 +430,7 @@ fn openai_responses(chunks: &[&str]) -> Result<String> {
             items.entry(position).or_insert_with(|| with(&call, name, &text.json()));
         }
         for (position, text) in words {
-            let message = Composed::default().text("type", "message").text("role", "assistant");
+            let message = ObjectWriter::default().text("type", "message").text("role", "assistant");
             items.entry(position).or_insert_with(|| message.json("content", text.json()).end());
         }
     }
@@ -459,9 +459,9 @@ fn gemini(chunks: &[&str]) -> Result<String> {
         content.and_then(|content| content.list("parts")).into_iter().flatten().for_each(|part| parts.add(part));
     }
     parts.end_words();
-    let content = Composed::default().json("parts", list(&parts.done)).text("role", "model").end();
+    let content = ObjectWriter::default().json("parts", list(&parts.done)).text("role", "model").end();
     let reason = finish.as_deref().unwrap_or(CUT_OFF);
-    let candidate = Composed::default().json("content", content).text("finishReason", reason);
+    let candidate = ObjectWriter::default().json("content", content).text("finishReason", reason);
     Ok(with(&whole.json(), "candidates", &list(&[candidate.end()])))
 }
 
@@ -495,7 +495,7 @@ impl Parts {
 
     fn end_words(&mut self) {
         let Some((is_thought, text)) = self.words.take() else { return };
-        let part = Composed::default().json("text", text.json());
+        let part = ObjectWriter::default().json("text", text.json());
         self.done.push(if is_thought { part.value("thought", true) } else { part }.end());
     }
 }

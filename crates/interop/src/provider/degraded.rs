@@ -12,13 +12,13 @@ use std::sync::Arc;
 const TOOL: &str = "tool";
 
 /// A view in which what was refused is replaced.
-pub(super) struct Degraded {
+pub(super) struct DegradedView {
     format: Format,
     pub(super) view: Vec<ViewMessage>,
     pub(super) left_out: Vec<LeftOut>,
 }
 
-impl Degraded {
+impl DegradedView {
     pub(super) fn new(format: Format, view: &[ViewMessage]) -> Self {
         Self { format, view: view.to_vec(), left_out: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! The formats, and what several of them write alike.
 
 use super::strings::paired;
-use crate::compose::Composed;
+use crate::compose::ObjectWriter;
 use crate::raw::Object;
 use longhand_model::provider_compaction::Compactor;
 use serde_json::value::RawValue;
@@ -77,9 +77,8 @@ impl Format {
     }
 }
 
-/// A block of text.
 pub(super) fn text_block(text: &str) -> String {
-    Composed::default().text("type", "text").text("text", text).end()
+    ObjectWriter::default().text("type", "text").text("text", text).end()
 }
 
 /// The input of a call as JSON in a text. Text that is none, such as the input of a call that was interrupted, is in an
@@ -96,6 +95,6 @@ pub(super) fn object_input(input_json: &str) -> String {
     match (input_json.trim(), Object::parse(input_json, 1)) {
         ("", _) => "{}".to_owned(),
         (_, Ok(_)) => input_json.to_owned(),
-        (_, Err(_)) => Composed::default().text(INVALID_INPUT, input_json).end(),
+        (_, Err(_)) => ObjectWriter::default().text(INVALID_INPUT, input_json).end(),
     }
 }

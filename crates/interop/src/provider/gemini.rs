@@ -2,10 +2,10 @@
 
 use super::format::{Format, SIGNATURE, object_input};
 use super::kept;
-use super::prepared::{Answered, Content, Piece, Prepared};
-use super::reading::{self, Result, Unreadable, object, opaque, required, words};
-use super::written::{Merged, Refusal, RefusalKind, Written};
-use crate::compose::{Composed, base64, list};
+use super::prepared::{AnsweredCall, Content, Piece, PreparedMessage};
+use super::reading::{self, Result, Unreadable, object, opaque, required, text_part};
+use super::written::{MergedMessages, Refusal, RefusalKind, WrittenView};
+use crate::compose::{ObjectWriter, base64, list};
 use crate::raw::{self, Object, quote};
 use longhand_model::limits;
 use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
@@ -16,14 +16,14 @@ use std::collections::HashMap;
 
 const FORMAT: Format = Format::Gemini;
 
-pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
+pub(super) fn write(messages: &[PreparedMessage<'_>]) -> std::result::Result<WrittenView, Refusal> {
     let begin = messages.iter().take_while(|message| message.role == Role::System).count();
     let (system, rest) = messages.split_at(begin);
     let mut instructions = Vec::new();
     for message in system {
         instructions.extend(parts_of(message)?);
     }
-    let mut merged = Merged::default();
+    let mut merged = MergedMessages::default();
     for message in rest {
         let role = match message.role {
             Role::Assistant => "model",
@@ -35,11 +35,12 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
     if let Some(first) = rest.first().filter(|message| message.role == Role::Assistant) {
         return Err(first.refusal(FORMAT, first.pieces[0].part, RefusalKind::NoUserFirst));
     }
-    let system_json = (!instructions.is_empty()).then(|| Composed::default().json("parts", list(&instructions)).end());
-    Ok(Written { system_json, messages: merged.end("parts"), left_out: Vec::new() })
+    let system_json =
+        (!instructions.is_empty()).then(|| ObjectWriter::default().json("parts", list(&instructions)).end());
+    Ok(WrittenView { system_json, messages: merged.end("parts"), left_out: Vec::new() })
 }
 
-fn parts_of(message: &Prepared<'_>) -> std::result::Result<Vec<String>, Refusal> {
+fn parts_of(message: &PreparedMessage<'_>) -> std::result::Result<Vec<String>, Refusal> {
     let (mut parts, mut signature) = (Vec::new(), None);
     for piece in &message.pieces {
         if let (Content::Own(block), PartBody::Opaque(opaque)) = (&piece.content, &*piece.part.body)
@@ -57,16 +58,16 @@ fn parts_of(message: &Prepared<'_>) -> std::result::Result<Vec<String>, Refusal>
     Ok(parts)
 }
 
-fn part_of(message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<String, Refusal> {
+fn part_of(message: &PreparedMessage<'_>, piece: &Piece<'_>) -> std::result::Result<String, Refusal> {
     let kept = piece.kept.as_deref();
     Ok(match &piece.content {
         Content::Text(text) => match kept {
             Some(kept) => kept::filled(kept, &["text"], &quote(text)),
-            None => Composed::default().text("text", text).end(),
+            None => ObjectWriter::default().text("text", text).end(),
         },
         Content::Reasoning(text) => match kept {
             Some(kept) => kept::filled(kept, &["text"], &quote(text)),
-            None => Composed::default().text("text", text).value("thought", true).end(),
+            None => ObjectWriter::default().text("text", text).value("thought", true).end(),
         },
         Content::Call { call, id } => {
             let args = object_input(&call.input_json);
@@ -105,32 +106,32 @@ const BYTES: [&str; 2] = ["inlineData", "inline_data"];
 const ADDRESSES: [&str; 2] = ["fileData", "file_data"];
 
 fn call_part(id: Option<&str>, tool: &str, args: &str) -> String {
-    let call = id.map_or_else(Composed::default, |id| Composed::default().text("id", id));
-    Composed::default().json("functionCall", call.text("name", tool).json("args", args).end()).end()
+    let call = id.map_or_else(ObjectWriter::default, |id| ObjectWriter::default().text("id", id));
+    ObjectWriter::default().json("functionCall", call.text("name", tool).json("args", args).end()).end()
 }
 
-fn result_part(result: &ToolResult, answered: &Answered) -> String {
+fn result_part(result: &ToolResult, answered: &AnsweredCall) -> String {
     // A call that the provider gave no id is answered without one.
     let has_id =
         answered.kept.as_deref().is_none_or(|kept| CALLS.iter().any(|name| kept::value(kept, &[name, "id"]).is_some()));
-    let response = Composed::default();
+    let response = ObjectWriter::default();
     let response = if has_id { response.text("id", &answered.id) } else { response };
     let name = if result.status == ResultStatus::Completed { "output" } else { "error" };
-    let output = Composed::default().text(name, &result.output).end();
+    let output = ObjectWriter::default().text(name, &result.output).end();
     let mut response = response.text("name", &answered.tool).json("response", output);
     if !result.attachments.is_empty() {
         response = response.json("parts", list(&result.attachments.iter().map(media_part).collect::<Vec<_>>()));
     }
-    Composed::default().json("functionResponse", response.end()).end()
+    ObjectWriter::default().json("functionResponse", response.end()).end()
 }
 
 fn media_part(media: &Media) -> String {
-    let value = Composed::default().text("mimeType", &media.mime_type);
+    let value = ObjectWriter::default().text("mimeType", &media.mime_type);
     let (name, value) = match &media.source {
         MediaSource::Bytes(bytes) => ("inlineData", value.json("data", base64(bytes))),
         MediaSource::Uri(uri) => ("fileData", value.text("fileUri", uri)),
     };
-    Composed::default().json(name, value.end()).end()
+    ObjectWriter::default().json(name, value.end()).end()
 }
 
 /// Reads a request, a list of contents, a content, or a response.
@@ -198,9 +199,9 @@ fn response(text: &str, whole: &Object<'_>, candidates: &RawValue) -> Result<Vec
         "sdkHttpResponse",
         "sdk_http_response",
     ];
-    let reply = Composed::default().members(Some(text), &known).end();
+    let reply = ObjectWriter::default().members(Some(text), &known).end();
     message.metadata_json =
-        (reply != "{}").then(|| kept::under(FORMAT, &Composed::default().json("reply", reply).end()));
+        (reply != "{}").then(|| kept::under(FORMAT, &ObjectWriter::default().json("reply", reply).end()));
     reading::not_empty(vec![message])
 }
 
@@ -255,7 +256,7 @@ fn parts(at: &str, content: &str) -> Result<Vec<NewPart>> {
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let mut all = Vec::new();
     for (index, part) in reading::list(format_args!("{at}.parts"), list)?.into_iter().enumerate() {
-        let made = one(&format!("{at}.parts[{index}]"), part.get(), &mut numbers)?;
+        let made = read_part(&format!("{at}.parts[{index}]"), part.get(), &mut numbers)?;
         all.extend(signature_apart(&made, part.get()));
         all.push(made);
     }
@@ -268,10 +269,10 @@ fn signature_apart(made: &NewPart, part: &str) -> Option<NewPart> {
     let is_large = made.metadata_json.as_ref().is_some_and(|metadata| metadata.len() > limits::METADATA_BYTES_MAX);
     let signature = [SIGNATURE, "thought_signature"].into_iter().find_map(|name| kept::value(part, &[name]));
     let signature = signature.filter(|_| is_call && is_large)?;
-    Some(opaque(FORMAT, SIGNATURE, &Composed::default().json(SIGNATURE, signature.get()).end()))
+    Some(opaque(FORMAT, SIGNATURE, &ObjectWriter::default().json(SIGNATURE, signature.get()).end()))
 }
 
-fn one(at: &str, part: &str, numbers: &mut HashMap<String, usize>) -> Result<NewPart> {
+fn read_part(at: &str, part: &str, numbers: &mut HashMap<String, usize>) -> Result<NewPart> {
     let given = object(at, part)?;
     let named = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, given.object(name)?)));
     let mut id_of = |inner: &Object<'_>, tool: &str| {
@@ -302,10 +303,10 @@ fn one(at: &str, part: &str, numbers: &mut HashMap<String, usize>) -> Result<New
     }
     let body = if given.flag("thought") { PartBody::Reasoning } else { PartBody::Text };
     let text = given.string("text");
-    let plain = Composed::default().text("text", &text);
+    let plain = ObjectWriter::default().text("text", &text);
     let plain = if given.flag("thought") { plain.value("thought", true) } else { plain }.end();
     let kind = if given.flag("thought") || given.text("text").is_some() { "thought" } else { kind_of(&given) };
-    Ok(words(FORMAT, part, &["text"], &plain, body).unwrap_or_else(|| opaque(FORMAT, kind, part)))
+    Ok(text_part(FORMAT, part, &["text"], &plain, body).unwrap_or_else(|| opaque(FORMAT, kind, part)))
 }
 
 /// The name of the member that says what a part is.
@@ -332,7 +333,7 @@ fn result(part: &str, id: String, tool: String, inner: &Object<'_>) -> NewPart {
     let has_media = !attachments.is_empty();
     let mut made = reading::result(id.clone(), status, output, attachments, None);
     let PartBody::ToolResult(body) = &*made.body else { return made };
-    let answered = Answered { id, tool, kept: None };
+    let answered = AnsweredCall { id, tool, kept: None };
     // What has media is not kept twice.
     let differs = !has_media && !kept::is_same(part, &result_part(body, &answered));
     made.metadata_json = reading::fitting(differs.then(|| kept::under(FORMAT, part)));

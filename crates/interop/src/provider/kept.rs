@@ -1,7 +1,7 @@
 //! What a block has beside the content of its part: the block with `null` in the content's place.
 
 use super::format::Format;
-use crate::compose::Composed;
+use crate::compose::ObjectWriter;
 use crate::raw::{self, Object, quote};
 use serde_json::value::RawValue;
 
@@ -51,11 +51,11 @@ pub(super) fn is_same(block: &str, other: &str) -> bool {
 
 /// A value under the name of a format.
 pub(super) fn under(format: Format, value: &str) -> String {
-    Composed::default().json(format.name(), value).end()
+    ObjectWriter::default().json(format.name(), value).end()
 }
 
 /// What a metadata text has under the name of a format.
-pub(super) fn of(format: Format, metadata: Option<&str>) -> Option<&str> {
+pub(super) fn of_format(format: Format, metadata: Option<&str>) -> Option<&str> {
     Object::parse(metadata?, 1).ok()?.get(format.name()).map(RawValue::get)
 }
 
@@ -86,7 +86,7 @@ mod tests {
             let plain = "";
             let metadata = metadata(Format::Anthropic, block, path, plain).unwrap();
             let content = value(block, path).unwrap().get().to_owned();
-            let kept = of(Format::Anthropic, Some(&metadata)).unwrap();
+            let kept = of_format(Format::Anthropic, Some(&metadata)).unwrap();
             assert_eq!(value(kept, path).unwrap().get(), "null");
             assert_eq!(with_values(kept, &[(path, &content)]), block);
         }

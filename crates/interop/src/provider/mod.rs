@@ -1,7 +1,7 @@
 //! The message formats of providers: views written as the messages of a request, and requests and replies read as messages.
 //!
 //! Nothing here knows a provider's HTTP: what is written is the list of messages that goes into a request's body, and what
-//! is the provider's apart from them ([`Written::system_json`]).
+//! is the provider's apart from them ([`WrittenView::system_json`]).
 //!
 //! # What a provider gets back
 //!
@@ -38,7 +38,7 @@ mod written;
 pub use format::Format;
 pub use reading::Unreadable;
 pub use write::{write, write_degraded};
-pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, Written, WrittenMessage};
+pub use written::{LeftOut, LeftOutKind, Refusal, RefusalKind, WrittenMessage, WrittenView};
 
 use longhand_model::limits;
 use longhand_model::message::NewMessage;

@@ -2,10 +2,10 @@
 
 use super::format::{Format, arguments, text_block};
 use super::kept;
-use super::prepared::{Content, Piece, Prepared};
-use super::reading::{self, Result, Unreadable, object, opaque, required, words};
-use super::written::{Refusal, RefusalKind, Written, WrittenMessage, media_refusal};
-use crate::compose::{Composed, base64_text, list, string_in};
+use super::prepared::{Content, Piece, PreparedMessage};
+use super::reading::{self, Result, Unreadable, object, opaque, required, text_part};
+use super::written::{Refusal, RefusalKind, WrittenMessage, WrittenView, media_refusal};
+use crate::compose::{ObjectWriter, base64_text, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_model::ids::MessageId;
 use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
@@ -19,8 +19,8 @@ const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 /// Members of an assistant's message that say nothing if they are empty.
 const READ: [&str; 6] = ["role", "content", "tool_calls", "refusal", "function_call", "annotations"];
 
-pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
-    let mut written = Written::default();
+pub(super) fn write(messages: &[PreparedMessage<'_>]) -> std::result::Result<WrittenView, Refusal> {
+    let mut written = WrittenView::default();
     // Media of results, which a message of a tool cannot have: they follow as the user's once all calls are answered.
     let mut attached: Vec<(String, Option<MessageId>)> = Vec::new();
     for message in messages {
@@ -29,22 +29,22 @@ pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, R
         }
         match message.role {
             Role::Tool => results(message, &mut written, &mut attached)?,
-            Role::Assistant => written.messages.push(one(message, assistant(message)?)),
-            Role::User | Role::System => written.messages.push(one(message, speaker(message)?)),
+            Role::Assistant => written.messages.push(request_message(message, assistant(message)?)),
+            Role::User | Role::System => written.messages.push(request_message(message, speaker(message)?)),
         }
     }
     flush(&mut written, &mut attached);
     Ok(written)
 }
 
-fn one(message: &Prepared<'_>, json: String) -> WrittenMessage {
+fn request_message(message: &PreparedMessage<'_>, json: String) -> WrittenMessage {
     WrittenMessage { json, sources: message.source.into_iter().collect() }
 }
 
-fn flush(written: &mut Written, attached: &mut Vec<(String, Option<MessageId>)>) {
+fn flush(written: &mut WrittenView, attached: &mut Vec<(String, Option<MessageId>)>) {
     let (blocks, sources): (Vec<_>, Vec<_>) = std::mem::take(attached).into_iter().unzip();
     if !blocks.is_empty() {
-        let json = Composed::default().text("role", "user").json("content", list(&blocks)).end();
+        let json = ObjectWriter::default().text("role", "user").json("content", list(&blocks)).end();
         let mut sources: Vec<_> = sources.into_iter().flatten().collect();
         sources.dedup();
         written.messages.push(WrittenMessage { json, sources });
@@ -52,18 +52,18 @@ fn flush(written: &mut Written, attached: &mut Vec<(String, Option<MessageId>)>)
 }
 
 fn results(
-    message: &Prepared<'_>,
-    written: &mut Written,
+    message: &PreparedMessage<'_>,
+    written: &mut WrittenView,
     attached: &mut Vec<(String, Option<MessageId>)>,
 ) -> std::result::Result<(), Refusal> {
     for piece in &message.pieces {
         let Content::Result { result, answered } = &piece.content else { continue };
-        let json = Composed::default()
+        let json = ObjectWriter::default()
             .text("role", "tool")
             .text("tool_call_id", &answered.id)
             .text("content", &result.output)
             .end();
-        written.messages.push(one(message, json));
+        written.messages.push(request_message(message, json));
         for (index, media) in result.attachments.iter().enumerate() {
             if index == 0 {
                 attached.push((text_block(&format!("[Media of the result of call {}]", answered.id)), message.source));
@@ -75,7 +75,7 @@ fn results(
 }
 
 /// A message of the user or of the system.
-fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
+fn speaker(message: &PreparedMessage<'_>) -> std::result::Result<String, Refusal> {
     let own = string_in(message.kept, "role");
     let role = match message.role {
         Role::System => own.unwrap_or_else(|| "system".to_owned()),
@@ -101,14 +101,14 @@ fn speaker(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
         [Piece { content: Content::Text(text), kept: None, .. }] => quote(text),
         _ => list(&blocks),
     };
-    Ok(Composed::default()
+    Ok(ObjectWriter::default()
         .text("role", &role)
         .json("content", content)
         .members(message.kept, &["role", "content", "reply"])
         .end())
 }
 
-fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
+fn assistant(message: &PreparedMessage<'_>) -> std::result::Result<String, Refusal> {
     let (mut blocks, mut plain, mut calls, mut members) = (Vec::new(), true, Vec::new(), Vec::new());
     for piece in &message.pieces {
         match &piece.content {
@@ -160,7 +160,7 @@ fn assistant(message: &Prepared<'_>) -> std::result::Result<String, Refusal> {
         1 if plain => quote(texts.next().unwrap_or_default()),
         _ => list(&blocks),
     };
-    let mut json = Composed::default().text("role", "assistant").json("content", content);
+    let mut json = ObjectWriter::default().text("role", "assistant").json("content", content);
     if !calls.is_empty() {
         json = json.json("tool_calls", list(&calls));
     }
@@ -178,11 +178,15 @@ fn kept_or(piece: &Piece<'_>, path: kept::Path<'_>, content: &str, plain: impl F
 }
 
 fn call_block(id: &str, tool: &str, arguments: &str) -> String {
-    let function = Composed::default().text("name", tool).text("arguments", arguments).end();
-    Composed::default().text("id", id).text("type", "function").json("function", function).end()
+    let function = ObjectWriter::default().text("name", tool).text("arguments", arguments).end();
+    ObjectWriter::default().text("id", id).text("type", "function").json("function", function).end()
 }
 
-fn media_block(message: &Prepared<'_>, piece: &Piece<'_>, media: &Media) -> std::result::Result<String, Refusal> {
+fn media_block(
+    message: &PreparedMessage<'_>,
+    piece: &Piece<'_>,
+    media: &Media,
+) -> std::result::Result<String, Refusal> {
     if let (Some(kept), Content::Media(_)) = (&piece.kept, &piece.content) {
         let (address, bytes) = match &media.source {
             MediaSource::Bytes(bytes) => (data_url(&media.mime_type, bytes), base64_text(bytes)),
@@ -211,8 +215,9 @@ fn path_of(kind: &str) -> kept::Path<'static> {
 
 fn plain_media_block(media: &Media) -> Option<String> {
     let mime_type = media.mime_type.as_str();
-    let block = |kind: &str, value: Composed| Composed::default().text("type", kind).json(kind, value.end()).end();
-    let value = Composed::default();
+    let block =
+        |kind: &str, value: ObjectWriter| ObjectWriter::default().text("type", kind).json(kind, value.end()).end();
+    let value = ObjectWriter::default();
     match &media.source {
         MediaSource::Uri(uri) if mime_type.starts_with("image/") => Some(block("image_url", value.text("url", uri))),
         MediaSource::Bytes(bytes) if mime_type.starts_with("image/") => {
@@ -289,9 +294,9 @@ fn completion(text: &str, whole: &Object<'_>, choice: &str) -> Result<NewMessage
     let usage = whole.object("usage").map(|usage| usage_of(&usage));
     message.finish = Some(NewFinish { reason, detail, usage, view: None });
     message.model = whole.string("model");
-    let reply = Composed::default().members(Some(text), &["object", "choices", "model", "usage"]).end();
+    let reply = ObjectWriter::default().members(Some(text), &["object", "choices", "model", "usage"]).end();
     if reply != "{}" {
-        let before = kept::of(FORMAT, message.metadata_json.as_deref()).unwrap_or("{}").to_owned();
+        let before = kept::of_format(FORMAT, message.metadata_json.as_deref()).unwrap_or("{}").to_owned();
         message.metadata_json = Some(kept::under(FORMAT, &kept::with_member(&before, "reply", &reply)));
     }
     Ok(message)
@@ -355,7 +360,7 @@ fn assistant_message(at: &str, given: &Object<'_>, content: Vec<NewPart>) -> Res
     // Some send the same reasoning under both names: each is given back.
     for name in REASONING {
         if let Some(text) = given.text(name).filter(|text| !text.text.is_empty()) {
-            let metadata_json = Some(kept::under(FORMAT, &Composed::default().text("member", name).end()));
+            let metadata_json = Some(kept::under(FORMAT, &ObjectWriter::default().text("member", name).end()));
             parts.push(NewPart { metadata_json, ..NewPart::new(PartBody::Reasoning(text.text)) });
             read.push(name);
         }
@@ -369,7 +374,7 @@ fn assistant_message(at: &str, given: &Object<'_>, content: Vec<NewPart>) -> Res
         // A reply that says to have thought nothing has to say so again.
         let is_thought = REASONING.contains(&name) && value.get() == r#""""#;
         if is_thought || !matches!(value.get(), "null" | "[]" | r#""""#) {
-            parts.push(opaque(FORMAT, name, &Composed::default().json(name, value.get()).end()));
+            parts.push(opaque(FORMAT, name, &ObjectWriter::default().json(name, value.get()).end()));
         }
     }
     let calls =
@@ -406,8 +411,8 @@ fn part(at: &str, block: &str) -> Result<NewPart> {
     let given = object(at, block)?;
     let kind = required(at, &given, "type")?;
     let found = match kind.as_str() {
-        "text" => words(FORMAT, block, &["text"], &text_block(&given.string("text")), PartBody::Text),
-        "refusal" => words(FORMAT, block, &["refusal"], "", PartBody::Text),
+        "text" => text_part(FORMAT, block, &["text"], &text_block(&given.string("text")), PartBody::Text),
+        "refusal" => text_part(FORMAT, block, &["refusal"], "", PartBody::Text),
         _ => media(&given, &kind).map(|media| {
             let plain = plain_media_block(&media).unwrap_or_default();
             let metadata_json = kept::metadata(FORMAT, block, path_of(&kind), &plain);

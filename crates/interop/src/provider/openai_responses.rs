@@ -3,10 +3,10 @@
 use super::format::{Format, arguments};
 use super::kept;
 use super::openai_chat::data_url;
-use super::prepared::{Answered, Content, Piece, Prepared};
-use super::reading::{self, Result, Unreadable, object, opaque, required, words};
-use super::written::{Refusal, RefusalKind, Written, WrittenMessage, media_refusal};
-use crate::compose::{Composed, list, string_in};
+use super::prepared::{AnsweredCall, Content, Piece, PreparedMessage};
+use super::reading::{self, Result, Unreadable, object, opaque, required, text_part};
+use super::written::{Refusal, RefusalKind, WrittenMessage, WrittenView, media_refusal};
+use crate::compose::{ObjectWriter, list, string_in};
 use crate::raw::{self, Object, quote};
 use longhand_model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -22,8 +22,8 @@ const ITEM: &str = "item";
 /// What the blocks of a result's media have beside their content, or `null` for one that has nothing.
 const MEDIA: &str = "media";
 
-pub(super) fn write(messages: &[Prepared<'_>]) -> std::result::Result<Written, Refusal> {
-    let mut written = Written::default();
+pub(super) fn write(messages: &[PreparedMessage<'_>]) -> std::result::Result<WrittenView, Refusal> {
+    let mut written = WrittenView::default();
     for message in messages {
         let mut items = Items::default();
         for piece in &message.pieces {
@@ -48,7 +48,7 @@ struct Items {
 }
 
 impl Items {
-    fn block(&mut self, message: &Prepared<'_>, item: Option<String>, block: String, plain: Option<&str>) {
+    fn block(&mut self, message: &PreparedMessage<'_>, item: Option<String>, block: String, plain: Option<&str>) {
         if self.item != item {
             self.flush(message);
         }
@@ -57,12 +57,12 @@ impl Items {
         self.blocks.push(block);
     }
 
-    fn item(&mut self, message: &Prepared<'_>, item: String) {
+    fn item(&mut self, message: &PreparedMessage<'_>, item: String) {
         self.flush(message);
         self.done.push(item);
     }
 
-    fn flush(&mut self, message: &Prepared<'_>) {
+    fn flush(&mut self, message: &PreparedMessage<'_>) {
         let blocks = std::mem::take(&mut self.blocks);
         let plain = self.plain.take();
         let item = self.item.take();
@@ -75,7 +75,7 @@ impl Items {
                 let role = string_in(message.kept, "role").filter(|_| message.role == Role::System);
                 let role = role.unwrap_or_else(|| role_of(message.role).to_owned());
                 let content = plain.map_or_else(|| list(&blocks), |text| quote(&text));
-                Composed::default().text("type", "message").text("role", &role).json("content", content).end()
+                ObjectWriter::default().text("type", "message").text("role", &role).json("content", content).end()
             }
         });
     }
@@ -89,7 +89,7 @@ fn role_of(role: Role) -> &'static str {
     }
 }
 
-fn add(items: &mut Items, message: &Prepared<'_>, piece: &Piece<'_>) -> std::result::Result<(), Refusal> {
+fn add(items: &mut Items, message: &PreparedMessage<'_>, piece: &Piece<'_>) -> std::result::Result<(), Refusal> {
     let kept = piece.kept.as_deref();
     match &piece.content {
         Content::Text(text) => {
@@ -166,16 +166,16 @@ fn window_of(block: &str) -> Option<Vec<&RawValue>> {
     whole.list("output")
 }
 
-fn refused(message: &Prepared<'_>, piece: &Piece<'_>, media: &Media) -> Refusal {
+fn refused(message: &PreparedMessage<'_>, piece: &Piece<'_>, media: &Media) -> Refusal {
     message.refusal(FORMAT, piece.part, media_refusal(media))
 }
 
 fn text_block(text: &str) -> String {
-    Composed::default().text("type", "input_text").text("text", text).end()
+    ObjectWriter::default().text("type", "input_text").text("text", text).end()
 }
 
 fn call_item(id: &str, tool: &str, arguments: &str) -> String {
-    Composed::default()
+    ObjectWriter::default()
         .text("type", "function_call")
         .text("call_id", id)
         .text("name", tool)
@@ -184,10 +184,10 @@ fn call_item(id: &str, tool: &str, arguments: &str) -> String {
 }
 
 fn result_item(
-    message: &Prepared<'_>,
+    message: &PreparedMessage<'_>,
     piece: &Piece<'_>,
     result: &ToolResult,
-    answered: &Answered,
+    answered: &AnsweredCall,
 ) -> std::result::Result<String, Refusal> {
     let output = if result.attachments.is_empty() {
         quote(&result.output)
@@ -209,7 +209,7 @@ fn result_item(
 
 fn plain_result(is_custom: bool, id: &str, output: &str) -> String {
     let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
-    Composed::default().text("type", kind).text("call_id", id).json("output", output).end()
+    ObjectWriter::default().text("type", kind).text("call_id", id).json("output", output).end()
 }
 
 fn address(media: &Media) -> String {
@@ -229,7 +229,7 @@ fn path_of(media: &Media) -> kept::Path<'static> {
 }
 
 fn media_block(media: &Media) -> Option<String> {
-    let block = Composed::default();
+    let block = ObjectWriter::default();
     if media.mime_type.starts_with("image/") {
         let block = block.text("type", "input_image").text("detail", "auto");
         return Some(block.text("image_url", &address(media)).end());
@@ -310,8 +310,8 @@ fn response(whole: &Object<'_>, output: &RawValue) -> Result<Vec<NewMessage>> {
     message.finish = Some(NewFinish { reason: Some(reason), detail, usage, view: None });
     message.model = whole.string("model");
     // A response repeats its whole request; its id is what it adds.
-    let id = whole.id("id").map(|id| Composed::default().text("id", &id).end());
-    message.metadata_json = id.map(|id| kept::under(FORMAT, &Composed::default().json("reply", id).end()));
+    let id = whole.id("id").map(|id| ObjectWriter::default().text("id", &id).end());
+    message.metadata_json = id.map(|id| kept::under(FORMAT, &ObjectWriter::default().json("reply", id).end()));
     reading::not_empty(vec![message])
 }
 
@@ -362,7 +362,7 @@ fn parts_of(at: &str, item: &str) -> Result<(Role, Vec<NewPart>)> {
         "message" | "" => return message(at, item, &given),
         "reasoning" => {
             let several = kept::value(item, &["summary", "1"]).is_some();
-            let found = (!several).then(|| words(FORMAT, item, SUMMARY, "", PartBody::Reasoning)).flatten();
+            let found = (!several).then(|| text_part(FORMAT, item, SUMMARY, "", PartBody::Reasoning)).flatten();
             (Role::Assistant, found.unwrap_or_else(|| opaque(FORMAT, &kind, item)))
         }
         "function_call" | "custom_tool_call" => {
@@ -408,7 +408,7 @@ fn result(at: &str, item: &str, given: &Object<'_>, kind: &str) -> Result<NewPar
         }
     }
     let has_more = kept.iter().any(|kept| kept != "null");
-    let metadata = has_more.then(|| kept::under(FORMAT, &Composed::default().json(MEDIA, list(&kept)).end()));
+    let metadata = has_more.then(|| kept::under(FORMAT, &ObjectWriter::default().json(MEDIA, list(&kept)).end()));
     Ok(reading::result(id, ResultStatus::Completed, texts.join("\n"), attachments, metadata))
 }
 
@@ -425,7 +425,7 @@ fn message(at: &str, item: &str, given: &Object<'_>) -> Result<(Role, Vec<NewPar
         let is_more =
             |(name, value): (&str, &RawValue)| !matches!(name, "type" | "role" | "content") && value.get() != "null";
         let has_more = given.members().any(is_more);
-        let metadata_json = has_more.then(|| kept::under(FORMAT, &Composed::default().json(ITEM, &template).end()));
+        let metadata_json = has_more.then(|| kept::under(FORMAT, &ObjectWriter::default().json(ITEM, &template).end()));
         return Ok((role, vec![NewPart { metadata_json, ..NewPart::new(PartBody::Text(text.text)) }]));
     }
     let mut parts = Vec::new();
@@ -435,11 +435,11 @@ fn message(at: &str, item: &str, given: &Object<'_>) -> Result<(Role, Vec<NewPar
         if role == Role::Assistant {
             let path: kept::Path<'_> = if kind == "refusal" { &["refusal"] } else { &["text"] };
             // A message whose blocks no part can hold is kept as an item.
-            let Some(mut part) = words(FORMAT, block.get(), path, "", PartBody::Text) else {
+            let Some(mut part) = text_part(FORMAT, block.get(), path, "", PartBody::Text) else {
                 return Ok((role, vec![opaque(FORMAT, "message", item)]));
             };
-            let block = kept::of(FORMAT, part.metadata_json.as_deref()).unwrap_or("{}");
-            let both = Composed::default().json(ITEM, &template).json("block", block).end();
+            let block = kept::of_format(FORMAT, part.metadata_json.as_deref()).unwrap_or("{}");
+            let both = ObjectWriter::default().json(ITEM, &template).json("block", block).end();
             part.metadata_json = Some(kept::under(FORMAT, &both));
             parts.push(part);
             continue;

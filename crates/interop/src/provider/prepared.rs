@@ -14,7 +14,7 @@ use longhand_model::view::{ViewKind, ViewMessage, ViewPart};
 use std::collections::HashMap;
 
 /// A message of a view.
-pub(super) struct Prepared<'a> {
+pub(super) struct PreparedMessage<'a> {
     pub(super) source: Option<MessageId>,
     pub(super) role: Role,
     pub(super) kind: ViewKind,
@@ -23,7 +23,7 @@ pub(super) struct Prepared<'a> {
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
-impl Prepared<'_> {
+impl PreparedMessage<'_> {
     /// True if it begins with a provider's own compaction, before which nothing can be.
     pub(super) fn begins_with_compaction(&self) -> bool {
         self.pieces.first().is_some_and(|piece| piece.part.body.stands_for_history())
@@ -35,7 +35,6 @@ pub(super) struct Piece<'a> {
     pub(super) content: Content<'a>,
     /// The block that it was in the format, with `null` in the content's place.
     pub(super) kept: Option<String>,
-    /// The part as it is in the view.
     pub(super) part: &'a ViewPart,
 }
 
@@ -49,7 +48,7 @@ pub(super) enum Content<'a> {
     },
     Result {
         result: &'a ToolResult,
-        answered: Answered,
+        answered: AnsweredCall,
     },
     Media(&'a Media),
     /// A block of the format itself.
@@ -58,31 +57,33 @@ pub(super) enum Content<'a> {
 
 /// The call that a result answers, as it is in the request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answered {
+pub(super) struct AnsweredCall {
     pub(super) id: String,
     pub(super) tool: String,
     /// The block that the call was in the format.
     pub(super) kept: Option<String>,
 }
 
-impl Prepared<'_> {
-    /// The refusal of a part.
+impl PreparedMessage<'_> {
     pub(super) fn refusal(&self, format: Format, part: &ViewPart, kind: RefusalKind) -> Refusal {
         Refusal { format, message: self.source, part: part.source, kind }
     }
 }
 
 /// Prepares the messages of a view.
-pub(super) fn prepare(format: Format, view: &[ViewMessage]) -> Result<(Vec<Prepared<'_>>, Vec<LeftOut>), Refusal> {
+pub(super) fn prepare(
+    format: Format,
+    view: &[ViewMessage],
+) -> Result<(Vec<PreparedMessage<'_>>, Vec<LeftOut>), Refusal> {
     let mut pass = Pass { format, ids: Ids::default(), answered: HashMap::new(), left_out: Vec::new() };
     let mut messages = Vec::new();
     for message in view {
         let metadata = message.original_fields.as_deref().and_then(|fields| fields.metadata_json.as_deref());
-        let mut prepared = Prepared {
+        let mut prepared = PreparedMessage {
             source: message.source,
             role: message.role,
             kind: message.kind,
-            kept: kept::of(format, metadata),
+            kept: kept::of_format(format, metadata),
             pieces: Vec::new(),
         };
         for part in &message.parts {
@@ -101,7 +102,7 @@ struct Pass<'a> {
     format: Format,
     ids: Ids,
     /// The newest call with an id, as it is in the request.
-    answered: HashMap<&'a str, Answered>,
+    answered: HashMap<&'a str, AnsweredCall>,
     left_out: Vec<LeftOut>,
 }
 
@@ -126,7 +127,7 @@ impl<'a> Pass<'a> {
                     return Err(refusal(RefusalKind::ToolName { name: call.tool.clone() }));
                 }
                 let id = self.ids.call(format, &call.call_id, kept.is_some());
-                let answered = Answered { id: id.clone(), tool: call.tool.clone(), kept: kept.clone() };
+                let answered = AnsweredCall { id: id.clone(), tool: call.tool.clone(), kept: kept.clone() };
                 self.answered.insert(&call.call_id, answered);
                 Content::Call { call, id }
             }
@@ -210,7 +211,7 @@ pub(super) fn is_tool_name(format: Format, name: &str) -> bool {
 fn own_block(format: Format, message: &ViewMessage, part: &ViewPart) -> Option<String> {
     // The results of tools keep their metadata when they are shortened; the block would not be theirs.
     let metadata = part.metadata_json.as_deref().filter(|_| part.shortened.is_none())?;
-    match kept::of(format, Some(metadata)) {
+    match kept::of_format(format, Some(metadata)) {
         Some(block) => Some(block.to_owned()),
         None => bridge::block(format, &part.body, metadata).or_else(|| imported_block(format, message, part, metadata)),
     }

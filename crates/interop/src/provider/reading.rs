@@ -2,7 +2,7 @@
 
 use super::format::Format;
 use super::kept::{self, Path};
-use crate::compose::Composed;
+use crate::compose::ObjectWriter;
 use crate::raw::{self, Object};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,6 @@ impl Unreadable {
     }
 }
 
-/// The object in a text.
 pub(super) fn object<'a>(at: impl Display, text: &'a str) -> Result<Object<'a>> {
     Object::parse(text, 1).map_err(|problem| Unreadable::new(at, problem))
 }
@@ -51,7 +50,7 @@ pub(super) fn required(at: impl Display, object: &Object<'_>, name: &str) -> Res
 pub(super) fn without(block: &str, name: &str) -> String {
     match Object::parse(block, 1) {
         Ok(object) if object.members().any(|(member, _)| member == name) => {
-            Composed::default().members(Some(block), &[name]).end()
+            ObjectWriter::default().members(Some(block), &[name]).end()
         }
         _ => block.to_owned(),
     }
@@ -59,7 +58,7 @@ pub(super) fn without(block: &str, name: &str) -> String {
 
 /// A part whose content is the string at the end of a path. None if there is no string, if it is empty, which no view shows,
 /// or if what the block has beside it is too large for a part's metadata.
-pub(super) fn words(
+pub(super) fn text_part(
     format: Format,
     block: &str,
     path: Path<'_>,
@@ -83,7 +82,6 @@ pub(super) fn opaque(format: Format, kind: &str, block: &str) -> NewPart {
     NewPart::new(PartBody::Opaque(Opaque { provider: format.name().to_owned(), kind, data: block.as_bytes().to_vec() }))
 }
 
-/// A call of a tool.
 pub(super) fn call(call_id: String, tool: String, input_json: String, metadata_json: Option<String>) -> NewPart {
     let body = PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() });
     NewPart { metadata_json, ..NewPart::new(body) }
@@ -151,7 +149,7 @@ pub(super) fn reason_by_parts(parts: &[NewPart]) -> FinishReason {
 pub(super) fn rest(format: Format, message: &str, without: &[&str]) -> Option<String> {
     let object = Object::parse(message, 1).ok()?;
     let has_rest = object.members().any(|(name, value)| !without.contains(&name) && value.get() != "null");
-    has_rest.then(|| kept::under(format, &Composed::default().members(Some(message), without).end()))
+    has_rest.then(|| kept::under(format, &ObjectWriter::default().members(Some(message), without).end()))
 }
 
 /// Messages without those that say nothing, and an error if there are none. A reply without content says how it ended.

@@ -30,7 +30,6 @@ impl Words {
         paired(format!("\"{}\"", self.0))
     }
 
-    /// The text.
     pub(super) fn text(&self) -> String {
         serde_json::from_str(&self.json()).unwrap_or_default()
     }

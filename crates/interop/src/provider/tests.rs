@@ -6,7 +6,7 @@ mod cuts;
 mod laws;
 mod valid;
 
-use super::{Format, Refusal, Written, read, write};
+use super::{Format, Refusal, WrittenView, read, write};
 use longhand_core::fold::form::{Form, FormedView};
 use longhand_core::fold::{Fold, FoldInput};
 use longhand_core::policy::Policy;
@@ -33,7 +33,7 @@ fn view_in(form: Form, messages: Vec<NewMessage>) -> Vec<ViewMessage> {
     let sources: Vec<SourceMessage> =
         (1..).zip(messages).map(|(revision, given)| source(revision, given, &mut next)).collect();
     let (policy, window) = (Policy::default(), ModelWindow::default());
-    let formed = FormedView::of(form, &Layout::everything(), &sources);
+    let formed = FormedView::new(form, &Layout::everything(), &sources);
     let messages = formed.shown(&sources);
     let input = FoldInput { policy: &policy, messages, changed_revision: 0, window: &window };
     Fold::new(input, None).view.messages
@@ -74,13 +74,13 @@ fn form_of(format: Format) -> Form {
 }
 
 /// What texts become in a format, one after the other in one session.
-fn translated(from: Format, texts: &[&str], to: Format) -> Result<Written, Refusal> {
+fn translated(from: Format, texts: &[&str], to: Format) -> Result<WrittenView, Refusal> {
     let messages = texts.iter().flat_map(|text| read(from, text).expect("a text of the format"));
     write(to, &view_in(form_of(to), messages.collect()))
 }
 
 /// The messages as one JSON list.
-fn list(written: &Written) -> Value {
+fn list(written: &WrittenView) -> Value {
     Value::Array(written.messages.iter().map(|message| serde_json::from_str(&message.json).expect("JSON")).collect())
 }
 

@@ -1,8 +1,8 @@
 //! Views in the messages of a format.
 
-use super::degraded::Degraded;
+use super::degraded::DegradedView;
 use super::format::Format;
-use super::written::{Refusal, Written};
+use super::written::{Refusal, WrittenView};
 use super::{ai_sdk, anthropic, gemini, openai_chat, openai_responses, prepared, strings};
 use longhand_model::view::ViewMessage;
 
@@ -11,7 +11,7 @@ use longhand_model::view::ViewMessage;
 /// # Errors
 ///
 /// The view has something that the format cannot carry.
-pub fn write(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
+pub fn write(format: Format, view: &[ViewMessage]) -> Result<WrittenView, Refusal> {
     let (messages, left_out) = prepared::prepare(format, view)?;
     let mut written = match format {
         Format::OpenAiChat => openai_chat::write(&messages),
@@ -34,8 +34,8 @@ pub fn write(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
 /// # Errors
 ///
 /// The view cannot be written that way either.
-pub fn write_degraded(format: Format, view: &[ViewMessage]) -> Result<Written, Refusal> {
-    let mut degraded = Degraded::new(format, view);
+pub fn write_degraded(format: Format, view: &[ViewMessage]) -> Result<WrittenView, Refusal> {
+    let mut degraded = DegradedView::new(format, view);
     loop {
         match write(format, &degraded.view) {
             Ok(mut written) => {

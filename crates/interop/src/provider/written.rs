@@ -1,13 +1,13 @@
 //! What comes of writing a view in a format.
 
 use super::format::Format;
-use crate::compose::{Composed, list};
+use crate::compose::{ObjectWriter, list};
 use longhand_model::ids::{MessageId, PartId};
 use longhand_model::part::{Media, MediaSource};
 
 /// The messages of a view in a format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct WrittenView {
     /// What a request has apart from its messages, as JSON: Anthropic's `system`, Gemini's `systemInstruction`. None if the
     /// view has no instructions at its beginning, or if they are messages of the format.
     pub system_json: Option<String>,
@@ -141,7 +141,7 @@ impl RefusalKind {
 
 /// Messages of a format in which neighbours of one role are one message.
 #[derive(Default)]
-pub(super) struct Merged(Vec<Neighbours>);
+pub(super) struct MergedMessages(Vec<Neighbours>);
 
 struct Neighbours {
     role: &'static str,
@@ -149,7 +149,7 @@ struct Neighbours {
     sources: Vec<MessageId>,
 }
 
-impl Merged {
+impl MergedMessages {
     /// Adds the blocks of a message of the view.
     pub(super) fn add(&mut self, role: &'static str, blocks: Vec<String>, source: Option<MessageId>) {
         match self.0.last_mut().filter(|last| last.role == role) {
@@ -169,14 +169,13 @@ impl Merged {
     /// The messages, with their blocks in the member of that name.
     pub(super) fn end(self, content: &str) -> Vec<WrittenMessage> {
         let message = |Neighbours { role, blocks, sources }| WrittenMessage {
-            json: Composed::default().text("role", role).json(content, list(&blocks)).end(),
+            json: ObjectWriter::default().text("role", role).json(content, list(&blocks)).end(),
             sources,
         };
         self.0.into_iter().map(message).collect()
     }
 }
 
-/// The kind of a refusal of media.
 pub(super) fn media_refusal(media: &Media) -> RefusalKind {
     let is_address = matches!(media.source, MediaSource::Uri(_));
     RefusalKind::Media { mime_type: media.mime_type.clone(), is_address }

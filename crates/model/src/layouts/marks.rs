@@ -5,7 +5,7 @@ use super::state::{State, point};
 use super::summaries::{Difference, FirstPositions, difference, first_position};
 use crate::Revision;
 use crate::compaction::RevisionRange;
-use crate::layout::{Covered, Layout, LayoutChange, Placement, Span, Splice};
+use crate::layout::{CoveredHistory, Layout, LayoutChange, Placement, Span, Splice};
 use crate::mark::{CompactedMark, Mark, MarkBody, Words, WordsStance};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -261,9 +261,9 @@ impl Marks {
         spans
     }
 
-    fn covered(&self) -> Option<Covered> {
+    fn covered(&self) -> Option<CoveredHistory> {
         let mark = self.summary?;
-        self.compacted(mark).map(|compacted| Covered {
+        self.compacted(mark).map(|compacted| CoveredHistory {
             compaction: compacted.compaction,
             mark,
             summary: compacted.summary,

@@ -4,11 +4,10 @@
 use super::state::{State, point, within};
 use crate::Revision;
 use crate::compaction::RevisionRange;
-use crate::layout::{Omitted, Placement, Span};
+use crate::layout::{OmittedHistory, Placement, Span};
 use crate::mark::CompactedMark;
 use crate::ranges::subtract;
 
-/// All revisions.
 pub(super) const EVERYTHING: RevisionRange = RevisionRange { first: Revision::MIN, last: Revision::MAX };
 
 fn placed(revision: Revision, placement: Placement) -> Span {
@@ -16,7 +15,7 @@ fn placed(revision: Revision, placement: Placement) -> Span {
 }
 
 /// The ranges of `list`, ascending and disjoint, that share a revision with `range`.
-fn ranges_within(list: &[Omitted], range: RevisionRange) -> Vec<RevisionRange> {
+fn ranges_within(list: &[OmittedHistory], range: RevisionRange) -> Vec<RevisionRange> {
     within(list, range).iter().map(|omitted| omitted.range).collect()
 }
 
@@ -29,15 +28,18 @@ fn both(mut ranges: Vec<RevisionRange>, others: impl Iterator<Item = RevisionRan
 
 impl State {
     /// The omissions in a range, ascending and disjoint. A rewind's at its edge may be longer.
-    pub(super) fn omitted_in(&self, range: RevisionRange) -> Vec<Omitted> {
+    pub(super) fn omitted_in(&self, range: RevisionRange) -> Vec<OmittedHistory> {
         let edited = self.shown_edits_in(range).map(|(target, edit)| (target, edit.mark, edit.reason));
         let hidden = self.replacements_in(range).filter_map(|(revision, replacement)| {
             let (mark, reason) = self.hidden_by(revision, replacement)?;
             Some((revision, mark, reason))
         });
-        let points =
-            edited.chain(hidden).map(|(revision, mark, reason)| Omitted { range: point(revision), mark, reason });
-        let mut omitted: Vec<Omitted> = within(&self.rewound, range).iter().cloned().chain(points).collect();
+        let points = edited.chain(hidden).map(|(revision, mark, reason)| OmittedHistory {
+            range: point(revision),
+            mark,
+            reason,
+        });
+        let mut omitted: Vec<OmittedHistory> = within(&self.rewound, range).iter().cloned().chain(points).collect();
         omitted.sort_by_key(|omitted| omitted.range.first);
         // A replacement counts by its own revision, wherever it is shown; an edited message is listed as edited.
         let taken: Vec<RevisionRange> = omitted.iter().map(|omitted| omitted.range).collect();
@@ -46,7 +48,7 @@ impl State {
             let RevisionRange { first, last } = left_out.range;
             let inside = RevisionRange { first: first.max(range.first), last: last.min(range.last) };
             let rest = subtract(&[inside], &taken).into_iter();
-            omitted.extend(rest.map(|range| Omitted { range, ..left_out.clone() }));
+            omitted.extend(rest.map(|range| OmittedHistory { range, ..left_out.clone() }));
         }
         omitted.sort_by_key(|omitted| omitted.range.first);
         omitted

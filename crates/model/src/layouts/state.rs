@@ -2,7 +2,7 @@
 
 use crate::Revision;
 use crate::compaction::RevisionRange;
-use crate::layout::{OmitReason, Omitted};
+use crate::layout::{OmitReason, OmittedHistory};
 use crate::mark::{Mark, MarkBody, WordsStance};
 use crate::ranges::subtract;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ pub(super) struct State {
     /// Undone marks, each with the newest mark that undid it.
     pub(super) undone: BTreeMap<Revision, Revision>,
     /// Messages that rewinds omit: ascending, disjoint, each range with the newest mark that omits it.
-    pub(super) rewound: Vec<Omitted>,
+    pub(super) rewound: Vec<OmittedHistory>,
     /// Active edits and replays by their target and their mark.
     edits: BTreeMap<(Revision, Revision), Edit>,
     /// All replacements that were ever made, by active marks or undone ones.
@@ -29,7 +29,7 @@ pub(super) struct State {
     /// Prune marks that were undone, ascending.
     pub(super) undone_prunes: Vec<Revision>,
     /// Messages that compactions omit: ascending, disjoint, each range with the first mark that omitted it.
-    pub(super) left_out: Vec<Omitted>,
+    pub(super) left_out: Vec<OmittedHistory>,
     /// The omissions of compactions that no rewind ended, by their marks.
     omissions: BTreeMap<Revision, Omission>,
     /// Active rewinds that ended omissions, each with the messages that came back.
@@ -66,7 +66,6 @@ pub(super) struct Replacement {
     reason: OmitReason,
 }
 
-/// One revision as a range.
 pub(super) fn point(revision: Revision) -> RevisionRange {
     RevisionRange { first: revision, last: revision }
 }
@@ -184,7 +183,7 @@ impl State {
         if let Some(before) = self.rewound.last_mut() {
             before.range.last = before.range.last.min(range.first - 1);
         }
-        self.rewound.push(Omitted { range, mark, reason: OmitReason::Rewound });
+        self.rewound.push(OmittedHistory { range, mark, reason: OmitReason::Rewound });
     }
 
     fn leave_out(&mut self, mark: Revision, omitted: &[RevisionRange]) {
@@ -192,7 +191,7 @@ impl State {
             let taken: Vec<RevisionRange> = within(&self.left_out, *range).iter().map(|before| before.range).collect();
             for range in subtract(&[*range], &taken) {
                 let at = self.left_out.partition_point(|before| before.range.first < range.first);
-                self.left_out.insert(at, Omitted { range, mark, reason: OmitReason::Compacted });
+                self.left_out.insert(at, OmittedHistory { range, mark, reason: OmitReason::Compacted });
             }
         }
     }
@@ -206,7 +205,7 @@ impl State {
         if self.omissions.len() == count {
             return Vec::new();
         }
-        let ranges = |list: &[Omitted]| list.iter().map(|omitted| omitted.range).collect::<Vec<_>>();
+        let ranges = |list: &[OmittedHistory]| list.iter().map(|omitted| omitted.range).collect::<Vec<_>>();
         let before = ranges(&std::mem::take(&mut self.left_out));
         let omissions = std::mem::take(&mut self.omissions);
         for (mark, omission) in &omissions {
@@ -248,7 +247,6 @@ impl State {
         replacements.map(|(_, replacement)| replacement.target)
     }
 
-    /// The replacements in a range.
     pub(super) fn replacements_in(&self, range: RevisionRange) -> impl Iterator<Item = (Revision, Replacement)> {
         let RevisionRange { first, last } = range;
         let replacements = (first <= last).then(|| self.replacements.range(first..=last));
@@ -354,7 +352,7 @@ impl State {
 }
 
 /// The ranges of an ascending and disjoint list that share a revision with a range.
-pub(super) fn within(list: &[Omitted], range: RevisionRange) -> &[Omitted] {
+pub(super) fn within(list: &[OmittedHistory], range: RevisionRange) -> &[OmittedHistory] {
     let start = list.partition_point(|omitted| omitted.range.last < range.first);
     let end = list.partition_point(|omitted| omitted.range.first <= range.last);
     &list[start..end.max(start)]

@@ -56,7 +56,7 @@ fn removals(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessage]) ->
                     None => Cow::Borrowed(policy.placeholder()),
                 },
             };
-            let tokens = estimate_text(&policy.counting, &read(result, &shown));
+            let tokens = estimate_text(&policy.counting, &result_text(result, &shown));
             let fits = used.saturating_add(tokens) <= rule.budget_tokens;
             let shorter = if fits || source.message.sealed_revision.is_none() {
                 None
@@ -77,7 +77,7 @@ fn removals(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessage]) ->
 }
 
 /// The text that a model reads as the result: an error as a JSON object, on several lines.
-fn read<'a>(result: &ToolResult, shown: &'a str) -> Cow<'a, str> {
+fn result_text<'a>(result: &ToolResult, shown: &'a str) -> Cow<'a, str> {
     match result.status {
         ResultStatus::Completed => Cow::Borrowed(shown),
         ResultStatus::Error | ResultStatus::Interrupted => {

@@ -9,7 +9,7 @@ use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource};
 use crate::policy::Counting;
 use crate::policy::strategy::{CountStrategy, Parameters};
-use crate::policy::tokens::units::{Shown, role_name, text_units};
+use crate::policy::tokens::units::{ShownPart, role_name, text_units};
 
 /// Units of each message, without its role's name.
 const MESSAGE_UNITS: i64 = 4;
@@ -17,7 +17,6 @@ const MESSAGE_UNITS: i64 = 4;
 const LIST_UNITS: i64 = 2;
 /// Units of an image that is read as a whole; images in tiles have them in addition.
 const BASE_UNITS: i64 = 85;
-/// Units of a tile.
 const TILE_UNITS: i64 = 170;
 /// Side length of a tile, in pixels.
 const TILE_PIXELS: f64 = 512.0;
@@ -31,7 +30,7 @@ impl Parameters for Envelope {
 }
 
 impl CountStrategy for Envelope {
-    fn units(&self, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    fn units(&self, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
         units(*self, counting, role, parts)
     }
 
@@ -45,29 +44,29 @@ impl CountStrategy for Envelope {
 }
 
 /// The units of one message, which has parts; the caller adds those of the list.
-fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
     let around = |role: Role| MESSAGE_UNITS.saturating_add(text_units(counting, role_name(role)));
-    let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
+    let is_result = |part: &ShownPart<'_>| matches!(part, ShownPart::Result { .. });
     let own = if parts.iter().all(is_result) { 0 } else { around(role) };
-    let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) => text_units(counting, text),
-        Shown::Call { call, input_json } => {
+    let of = |part: &ShownPart<'_>| match part {
+        ShownPart::Text(text) => text_units(counting, text),
+        ShownPart::Call { call, input_json } => {
             text_units(counting, &call.tool).saturating_add(text_units(counting, input_json))
         }
-        Shown::Result { result, output, attachments } => {
+        ShownPart::Result { result, output, attachments } => {
             let media = attachments.iter().map(|media| media_units(envelope.detail, counting, media));
             let words = text_units(counting, output).saturating_add(text_units(counting, &result.call_id));
             media.fold(words.saturating_add(around(Role::Tool)), i64::saturating_add)
         }
-        Shown::Media(media) => media_units(envelope.detail, counting, media),
-        Shown::Reasoning(_) | Shown::Opaque(_) => 0,
+        ShownPart::Media(media) => media_units(envelope.detail, counting, media),
+        ShownPart::Reasoning(_) | ShownPart::Opaque(_) => 0,
     };
     parts.iter().map(of).fold(own, i64::saturating_add)
 }
 
 fn media_units(detail: Detail, counting: &Counting, media: &Media) -> i64 {
     if !media.mime_type.starts_with("image/") {
-        return counting.media.of(media);
+        return counting.media.units_of(media);
     }
     let size = match &media.source {
         MediaSource::Bytes(bytes) => size(bytes),
@@ -76,7 +75,7 @@ fn media_units(detail: Detail, counting: &Counting, media: &Media) -> i64 {
     match (detail, size) {
         (Detail::Low, _) => BASE_UNITS,
         (Detail::Medium | Detail::High, Some((width, height))) => tile_units(width, height),
-        (Detail::Medium, None) => counting.media.of(media),
+        (Detail::Medium, None) => counting.media.units_of(media),
         (Detail::High, None) => tile_units(1, 1),
     }
 }
@@ -133,7 +132,7 @@ mod tests {
 
     fn units_of(detail: Detail, bytes: &[u8]) -> i64 {
         let mut counting = crate::policy("joyagent").counting;
-        counting.media = MediaUnits::all(1_024);
+        counting.media = MediaUnits::same(1_024);
         let source = MediaSource::Bytes(bytes.to_vec());
         media_units(detail, &counting, &Media { mime_type: "image/png".into(), source, ..Media::default() })
     }

@@ -9,7 +9,7 @@ use crate::model::message::Role;
 use crate::model::part::{Media, ToolCall};
 use crate::policy::Counting;
 use crate::policy::strategy::{CountStrategy, Parameters};
-use crate::policy::tokens::units::{Shown, text_units};
+use crate::policy::tokens::units::{ShownPart, text_units};
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -18,15 +18,16 @@ impl Parameters for CountedTexts {
 }
 
 impl CountStrategy for CountedTexts {
-    fn units(&self, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    fn units(&self, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
         units(*self, counting, role, parts)
     }
 }
 
 /// The units of one message.
-fn units(texts: CountedTexts, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    let written = parts.iter().filter_map(|part| if let Shown::Text(text) = part { Some(text.as_ref()) } else { None });
-    let media = parts.iter().filter_map(|part| if let Shown::Media(media) = part { Some(*media) } else { None });
+fn units(texts: CountedTexts, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
+    let written =
+        parts.iter().filter_map(|part| if let ShownPart::Text(text) = part { Some(text.as_ref()) } else { None });
+    let media = parts.iter().filter_map(|part| if let ShownPart::Media(media) = part { Some(*media) } else { None });
     let text: String = written.collect();
     let note = match role {
         Role::User | Role::System => note(texts.note, &text, &media.collect::<Vec<_>>()),
@@ -34,9 +35,13 @@ fn units(texts: CountedTexts, counting: &Counting, role: Role, parts: &[Shown<'_
     };
     let own = text_units(counting, strip(&(note + &text)));
     let others = parts.iter().map(|part| match part {
-        Shown::Call { call, input_json } if texts.calls => text_units(counting, &call_text(call, input_json)),
-        Shown::Result { output, .. } => text_units(counting, strip(output)),
-        Shown::Call { .. } | Shown::Text(_) | Shown::Reasoning(_) | Shown::Media(_) | Shown::Opaque(_) => 0,
+        ShownPart::Call { call, input_json } if texts.calls => text_units(counting, &call_text(call, input_json)),
+        ShownPart::Result { output, .. } => text_units(counting, strip(output)),
+        ShownPart::Call { .. }
+        | ShownPart::Text(_)
+        | ShownPart::Reasoning(_)
+        | ShownPart::Media(_)
+        | ShownPart::Opaque(_) => 0,
     });
     others.fold(own, i64::saturating_add)
 }
@@ -158,7 +163,7 @@ mod tests {
         };
         let units = |calls, role| {
             let call = ToolCall { tool: "f".into(), ..ToolCall::default() };
-            let parts = [Shown::Text("words".into()), Shown::Call { call: &call, input_json: "{}".into() }];
+            let parts = [ShownPart::Text("words".into()), ShownPart::Call { call: &call, input_json: "{}".into() }];
             super::units(CountedTexts { calls, note: NoteEnd::Line }, &counting(calls), role, &parts)
         };
         let call = "{'name': 'f', 'arguments': '{}'}".len() as i64;

@@ -9,7 +9,7 @@ use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
-use crate::policy::calls::{Called, Calls};
+use crate::policy::calls::{CallWithResult, Calls};
 use crate::policy::omission::text::text_of;
 use crate::policy::tokens;
 use crate::policy::{Counting, Policy, select, truncate, turns};
@@ -78,11 +78,11 @@ pub(super) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    pub(super) fn of(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
-        let calls = Calls::of(messages);
+    pub(super) fn from_messages(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
+        let calls = Calls::from_messages(messages);
         let first = calls.unfinished(messages).running;
         let may_run =
-            |called: &&Called<'_>| called.answer.is_none() && first.is_some_and(|first| called.index >= first);
+            |called: &&CallWithResult<'_>| called.answer.is_none() && first.is_some_and(|first| called.index >= first);
         let running = calls.iter().filter(may_run).map(|called| called.part.id).collect();
         let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, calls, running };
         for (index, source) in messages.iter().enumerate() {
@@ -250,14 +250,14 @@ impl<'a> Items<'a> {
         let joined = texts.join("\n");
         let media = item.tokens.saturating_sub(tokens::estimate_parts(self.policy, source, &own));
         let room = tokens.saturating_sub(media);
-        let Some(kept) = kept(&self.policy.counting, &joined, room, ellipsis) else { return };
+        let Some(kept) = kept_text(&self.policy.counting, &joined, room, ellipsis) else { return };
         // A result may be empty, but an empty message would not be in the view.
         if kept.is_nothing() && item.kind != Kind::Result {
             return self.replace(item, PLACEHOLDER, removals);
         }
         let (head, mut middle, tail) = match kept {
-            Kept::Ends { head, middle, tail } => (head, middle, tail),
-            Kept::Text(text) => {
+            KeptText::Ends { head, middle, tail } => (head, middle, tail),
+            KeptText::Text(text) => {
                 // This text is no byte range of the parts: it replaces the first part, and nothing replaces the others.
                 let mut words = text.as_str();
                 return parts.iter().for_each(|part| {
@@ -317,14 +317,14 @@ impl<'a> Items<'a> {
 }
 
 /// The rest of a truncated text.
-enum Kept<'a> {
+enum KeptText<'a> {
     /// Number of bytes kept at both ends, and the text between them.
     Ends { head: usize, middle: &'a str, tail: usize },
     /// The kept text, if the tokenizer encoded another normal form than the stored one.
     Text(String),
 }
 
-impl Kept<'_> {
+impl KeptText<'_> {
     fn is_nothing(&self) -> bool {
         match self {
             Self::Ends { head, middle, tail } => *head == 0 && *tail == 0 && middle.is_empty(),
@@ -336,7 +336,7 @@ impl Kept<'_> {
 /// Returns the rest of a text under a limit of tokens: both ends with an ellipsis between them, which counts, or the
 /// beginning alone if there is no ellipsis or no room beside it. None if the text is within the limit. If the number is
 /// odd, the end keeps one more.
-fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a str>) -> Option<Kept<'a>> {
+fn kept_text<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a str>) -> Option<KeptText<'a>> {
     let tokens = tokens.max(0);
     let between = ellipsis.map(|ellipsis| (ellipsis, tokens - tokens::estimate_text(counting, ellipsis)));
     let (front, middle, back) = match between.filter(|(_, room)| *room > 0) {
@@ -353,16 +353,16 @@ fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a s
         };
         let head = truncate::prefix(counting.unit, text, units(front)).0.len();
         let tail = truncate::suffix(counting.unit, text, units(back)).0.len();
-        return Some(Kept::Ends { head, middle, tail });
+        return Some(KeptText::Ends { head, middle, tail });
     };
     if tokenized.count() <= tokens {
         return None;
     }
     let (head, tail) = (tokenized.prefix(front), tokenized.suffix(back));
     if tokenized.text() == text {
-        return Some(Kept::Ends { head: head.len(), middle, tail: tail.len() });
+        return Some(KeptText::Ends { head: head.len(), middle, tail: tail.len() });
     }
-    Some(Kept::Text([head, middle, tail].concat()))
+    Some(KeptText::Text([head, middle, tail].concat()))
 }
 
 /// A new truncation of a text that may be truncated already, to a number of bytes at both ends of the shown text.

@@ -30,7 +30,7 @@ impl OmissionStrategy for NewestFirst {
 ///
 /// If nothing at all would be left, nothing is removed: the original refuses such a list.
 fn removals(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
-    let items = Items::of(policy, messages);
+    let items = Items::from_messages(policy, messages);
     let mut room = overflow::message_room(policy, window, items.instructions);
     if room < 0 {
         return Removals::default();

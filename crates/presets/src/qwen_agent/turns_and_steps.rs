@@ -28,25 +28,25 @@ impl OmissionStrategy for TurnsAndSteps {
 
 /// Brings the messages within the limit of the policy's main level.
 fn removals(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
-    let items = Items::of(policy, messages);
+    let items = Items::from_messages(policy, messages);
     let room = overflow::message_room(policy, window, items.instructions);
     // If the system messages alone fill the window, no truncation of the conversation helps.
     if room <= 0 {
         return Removals::default();
     }
-    let mut shortening = Shortening::of(&items, items.tokens().saturating_sub(room));
-    let turns = shortening.turns();
+    let mut shortener = ItemShortener::new(&items, items.tokens().saturating_sub(room));
+    let turns = shortener.turns();
     for (index, turn) in turns.iter().enumerate() {
-        if shortening.exceedance <= 0 {
+        if shortener.exceedance <= 0 {
             break;
         }
-        shortening.turn(turn.clone(), index + 1 == turns.len());
+        shortener.turn(turn.clone(), index + 1 == turns.len());
     }
-    items.removals(&shortening.treatments)
+    items.removals(&shortener.treatments)
 }
 
 /// The state of a compaction in progress.
-struct Shortening<'a> {
+struct ItemShortener<'a> {
     items: &'a Items<'a>,
     /// Remaining tokens of each item.
     tokens: Vec<i64>,
@@ -55,8 +55,8 @@ struct Shortening<'a> {
     exceedance: i64,
 }
 
-impl<'a> Shortening<'a> {
-    fn of(items: &'a Items<'a>, exceedance: i64) -> Self {
+impl<'a> ItemShortener<'a> {
+    fn new(items: &'a Items<'a>, exceedance: i64) -> Self {
         let tokens = items.list.iter().map(|item| item.tokens).collect();
         Self { items, tokens, treatments: vec![Treatment::Stays; items.list.len()], exceedance }
     }

@@ -8,7 +8,7 @@ use super::parameters::ChatFormat;
 use crate::model::message::Role;
 use crate::policy::Counting;
 use crate::policy::strategy::{CountStrategy, Parameters};
-use crate::policy::tokens::units::{Shown, role_name, text_units};
+use crate::policy::tokens::units::{ShownPart, role_name, text_units};
 
 /// Units of a list of messages: the beginning of the reply.
 const LIST_UNITS: i64 = 3;
@@ -18,7 +18,7 @@ impl Parameters for ChatFormat {
 }
 
 impl CountStrategy for ChatFormat {
-    fn units(&self, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    fn units(&self, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
         units(*self, counting, role, parts)
     }
 
@@ -26,7 +26,7 @@ impl CountStrategy for ChatFormat {
         &self,
         counting: &Counting,
         role: Role,
-        parts: &[Shown<'_>],
+        parts: &[ShownPart<'_>],
         size: &dyn Fn(&str) -> i64,
     ) -> Option<i64> {
         Some(units_by(*self, counting, role, parts, size))
@@ -42,7 +42,7 @@ impl CountStrategy for ChatFormat {
 }
 
 /// The units of one message; the caller adds those of the list.
-fn units(format: ChatFormat, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+fn units(format: ChatFormat, counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
     units_by(format, counting, role, parts, |text| text_units(counting, text))
 }
 
@@ -51,19 +51,19 @@ fn units_by(
     format: ChatFormat,
     counting: &Counting,
     role: Role,
-    parts: &[Shown<'_>],
+    parts: &[ShownPart<'_>],
     units: impl Fn(&str) -> i64,
 ) -> i64 {
     let envelope = i64::from(format.message_units).saturating_add(units(role_name(role)));
-    let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) => units(text),
-        Shown::Call { input_json, .. } => units(input_json),
-        Shown::Result { result, output, attachments } => {
+    let of = |part: &ShownPart<'_>| match part {
+        ShownPart::Text(text) => units(text),
+        ShownPart::Call { input_json, .. } => units(input_json),
+        ShownPart::Result { result, output, attachments } => {
             let words = units(output).saturating_add(units(&result.call_id));
             words.saturating_add(counting.media.of_attachments(attachments))
         }
-        Shown::Media(media) => counting.media.of(media),
-        Shown::Reasoning(_) | Shown::Opaque(_) => 0,
+        ShownPart::Media(media) => counting.media.units_of(media),
+        ShownPart::Reasoning(_) | ShownPart::Opaque(_) => 0,
     };
     parts.iter().map(of).fold(envelope, i64::saturating_add)
 }

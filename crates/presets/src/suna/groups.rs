@@ -35,7 +35,7 @@ impl OmissionStrategy for Groups {
 /// Omits groups until the rest is within the target. A system message at the beginning and unfinished messages stay.
 fn removals(rule: &Groups, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     let Some(goal) = overflow::message_target(policy, window, rule.target_ratio) else { return Removals::default() };
-    let mut counter = Counter::of(policy, messages);
+    let mut counter = Counter::from_messages(policy, messages);
     let mut groups = select::groups(messages);
     if messages.first().is_some_and(|first| first.message.role == Role::System) {
         groups.remove(0);

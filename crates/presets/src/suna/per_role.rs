@@ -59,12 +59,12 @@ impl OmissionStrategy for PerRole {
 /// Shortens messages until they are within the target. Open messages stay as they are.
 fn removals(rule: &PerRole, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     let Some(goal) = overflow::message_target(policy, window, rule.target_ratio) else { return Removals::default() };
-    let counter = Counter::of(policy, messages);
+    let counter = Counter::from_messages(policy, messages);
     let mut copy = WorkingCopy { policy, messages, written: Vec::new(), changed: BTreeMap::new(), counter };
     if !copy.exceeds(goal) {
         return Removals::default();
     }
-    copy.written = messages.iter().map(Written::of).collect();
+    copy.written = messages.iter().map(MessageBrief::from_source).collect();
     let json: Vec<usize> = match rule.json_starts_over {
         true => (0..messages.len()).filter(|&index| copy.is_json_object(index)).collect(),
         false => Vec::new(),
@@ -89,21 +89,21 @@ struct WorkingCopy<'a> {
     policy: &'a Policy,
     messages: &'a [SourceMessage],
     /// The messages in brief: the walks read few of them in full.
-    written: Vec<Written>,
+    written: Vec<MessageBrief>,
     changed: BTreeMap<usize, SourceMessage>,
     counter: Counter<'a>,
 }
 
 /// A message as it was written, in brief.
-struct Written {
+struct MessageBrief {
     role: Role,
     brings_results: bool,
     /// The length of its texts in bytes, while nothing shortens it: the length that a view shows, or more.
     bytes: Option<usize>,
 }
 
-impl Written {
-    fn of(source: &SourceMessage) -> Self {
+impl MessageBrief {
+    fn from_source(source: &SourceMessage) -> Self {
         let message = &source.message;
         let mut written = Self { role: message.role, brings_results: false, bytes: None };
         let mut bytes = 0;
@@ -169,7 +169,8 @@ impl WorkingCopy<'_> {
             Author::Tools => {
                 written.role == Role::Tool
                     || written.brings_results
-                    || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
+                    || !rule.results.is_empty()
+                        && rule.results.are_in(&Texts::from_source(self.policy, self.current(index)))
             }
         }
     }
@@ -196,13 +197,13 @@ impl WorkingCopy<'_> {
     }
 
     fn is_json_object(&self, index: usize) -> bool {
-        let texts = Texts::of(self.policy, &self.messages[index]);
+        let texts = Texts::from_source(self.policy, &self.messages[index]);
         texts.only().is_some_and(|text| fields(text).is_some())
     }
 
     fn change(&mut self, index: usize, shorten: impl FnOnce(MessageId, &mut Texts<'_>)) {
         let source = self.current(index);
-        let mut texts = Texts::of(self.policy, source);
+        let mut texts = Texts::from_source(self.policy, source);
         shorten(source.message.id, &mut texts);
         if let Some(changed) = texts.changed(source) {
             self.counter.recount(index, &changed);

@@ -63,7 +63,7 @@ fn range_of(rule: &Strip, text: &str) -> Option<Range<usize>> {
     if !text.trim_ascii_start().starts_with('{') || !text.contains(rule.field.as_str()) {
         return None;
     }
-    let object = serde_json::from_str::<Fields<'_>>(text).ok()?.of(&rule.object)?;
+    let object = serde_json::from_str::<Fields<'_>>(text).ok()?.member(&rule.object)?;
     let fields = serde_json::from_str::<Fields<'_>>(object.get()).ok()?;
     let index = fields.0.iter().rposition(|(name, _)| *name == rule.field)?;
     let end_of = |value: &RawValue| offset(text, value.get()).map(|start| start + value.get().len());
@@ -90,7 +90,7 @@ fn offset(text: &str, piece: &str) -> Option<usize> {
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    fn of(&self, name: &str) -> Option<&'a RawValue> {
+    fn member(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(field, _)| field == name).map(|(_, value)| *value)
     }
 }

@@ -6,7 +6,7 @@
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::{PrunedPart, SourceMessage};
 use crate::policy::tokens::length;
 use crate::policy::truncate::{self, prefix, suffix};
 use crate::policy::{LengthUnit, Policy};
@@ -42,7 +42,7 @@ enum Kind {
 
 impl<'a> Texts<'a> {
     /// The texts of a message, as a view shows them now.
-    pub(super) fn of(policy: &Policy, source: &'a SourceMessage) -> Self {
+    pub(super) fn from_source(policy: &Policy, source: &'a SourceMessage) -> Self {
         let unit = policy.counting.unit;
         let piece = |part: &'a crate::model::part::Part| {
             let (kind, original) = match &*part.body {
@@ -58,8 +58,8 @@ impl<'a> Texts<'a> {
                 | PartBody::Record(_) => return None,
             };
             let truncation = match source.pruned_part(part.id) {
-                Some(Pruned { truncation: Some(truncation), .. }) => Some(truncation.clone()),
-                Some(Pruned { truncation: None, .. }) => Some(Truncation::placeholder(policy.placeholder())),
+                Some(PrunedPart { truncation: Some(truncation), .. }) => Some(truncation.clone()),
+                Some(PrunedPart { truncation: None, .. }) => Some(Truncation::placeholder(policy.placeholder())),
                 None if kind == Kind::Output => policy
                     .truncate
                     .as_ref()
@@ -162,7 +162,11 @@ impl<'a> Texts<'a> {
         let mut changed = source.clone();
         for (part, truncation) in self.pieces.into_iter().filter_map(|piece| Some((piece.part, piece.truncation?))) {
             changed.pruned.retain(|pruned| pruned.part != part);
-            changed.pruned.push(Pruned { part, compaction: CompactionId(Uuid::nil()), truncation: Some(truncation) });
+            changed.pruned.push(PrunedPart {
+                part,
+                compaction: CompactionId(Uuid::nil()),
+                truncation: Some(truncation),
+            });
         }
         Some(changed)
     }

@@ -1,7 +1,7 @@
 //! The files of the presets.
 
 use crate::policy::validate::validate;
-use crate::policy::{LevelPolicy, Limit, Notice, Policy, Step, Summarize, Threshold};
+use crate::policy::{LevelPolicy, Limit, Notice, Policy, PolicyStep, Summarize, Threshold};
 use crate::presets::suna::parameters::Strip;
 use crate::presets::{Preset, all, find, parse, policy, text};
 use regex::Regex;
@@ -102,7 +102,7 @@ fn a_policy_may_leave_out_defaults_and_is_written_whole() {
     let level = LevelPolicy {
         threshold: Threshold { limit: Limit::Ratio(0.5), inclusive: false, minimum_tokens: 0 },
         notice: Notice::None,
-        steps: vec![Step::Summarize(Box::default())],
+        steps: vec![PolicyStep::Summarize(Box::default())],
         stop_when_enough: false,
         alternatives: false,
     };
@@ -189,8 +189,8 @@ fn a_strategy_is_read_by_its_name_or_refused() {
     };
     let changed = omit(r#"{"strip": {"object": "a", "field": "b"}}"#).expect("a policy").auto.expect("a level");
     let strip = Strip { object: "a".to_owned(), field: "b".to_owned() };
-    assert_eq!(changed.steps, [Step::Omit(strip.clone().into())]);
-    assert!(matches!(&changed.steps[..], [Step::Omit(omission)] if omission.of() == Some(&strip)));
+    assert_eq!(changed.steps, [PolicyStep::Omit(strip.clone().into())]);
+    assert!(matches!(&changed.steps[..], [PolicyStep::Omit(omission)] if omission.parameters() == Some(&strip)));
     assert_eq!(serde_json::to_value(&changed.steps[0]).expect("JSON")["omit"]["strip"]["field"], "b");
     for text in [r#""suffix""#, r#"{"last": {"messages": 4}}"#] {
         let level = omit(text).expect("a policy").auto.expect("a level");

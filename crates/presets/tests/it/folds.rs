@@ -1,6 +1,6 @@
 //! The fold under every preset: it may be extended, and its view shortened.
 
-use crate::fold::{Fold, FoldInput, Passages, ResumePoint, Shortened, hash};
+use crate::fold::{Fold, FoldInput, Passages, ResumePoint, ShortenedView, hash};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
@@ -27,7 +27,7 @@ fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision)
     Fold::new(FoldInput { policy, messages, changed_revision, window: &window(60_000) }, None)
 }
 
-fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
+fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> ShortenedView {
     let layout = Layout::everything();
     fold.shortened(PlanningInput {
         policy,

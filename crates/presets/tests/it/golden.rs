@@ -28,7 +28,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View, ViewMessage};
 use crate::policy::plan::{self, Boundary, PlanningInput, Work};
-use crate::policy::{LevelPolicy, Policy, Step, overflow, prune, select, tokens};
+use crate::policy::{LevelPolicy, Policy, PolicyStep, overflow, prune, select, tokens};
 use crate::{dsl, presets};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -229,12 +229,12 @@ impl Case {
     fn tokens(&self) -> String {
         let line = |source| format!("{} {}", dsl::name(source), tokens::estimate_source(&self.policy, source));
         let lines: Vec<String> = self.messages.iter().map(line).collect();
-        let all = tokens::RangeEstimate::of(&self.policy, &self.messages).tokens(0..self.messages.len());
+        let all = tokens::RangeEstimate::from_messages(&self.policy, &self.messages).tokens(0..self.messages.len());
         format!("{}\nall {all}", lines.join("\n"))
     }
 
     fn prune(&self) -> String {
-        let Some(Step::Prune(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
+        let Some(PolicyStep::Prune(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
         let plan = prune::select(&self.policy, rule, &self.window, self.now, &self.messages);
         if plan.removals.is_empty() {
             return "nothing".to_owned();

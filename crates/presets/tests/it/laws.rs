@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step as AttemptStep, Writer};
+use crate::fold::attempt::{Answer, Attempt, AttemptInput, AttemptStep, Writer};
 use crate::fold::guards::{self, Decision, GuardInput, Guards, RecoveryRequest};
 use crate::fold::{Fold, FoldInput, PreparedCompaction};
 use crate::model::Revision;
@@ -27,7 +27,7 @@ use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
+use crate::model::view::{PartShortening, SourceMessage, View, ViewKind};
 use crate::policy::last_resort::Size;
 use crate::policy::maintenance::MaintenanceLimits;
 use crate::policy::plan::{self, PlanningInput, Work, WrittenSummary, gain};
@@ -244,7 +244,7 @@ impl Session<'_> {
         let guards = Guards::new(planning, &fold, past);
         let decision = guards::decide(planning, &fold, &guards);
         let tokens = fold.context_tokens(window);
-        if !MaintenanceLimits::of(policy, window).are_exceeded(fold.maintenance_counts(window)) {
+        if !MaintenanceLimits::from_policy(policy, window).are_exceeded(fold.maintenance_counts(window)) {
             let maintenance = |decision: plan::Decision| decision.level().is_none();
             let found = plan::decide(planning, tokens, maintenance, |_, _| true);
             assert_eq!(found, None, "there is maintenance although no count announces it");
@@ -500,7 +500,7 @@ fn foreseen(planning: PlanningInput<'_>, work: &Work) -> i64 {
 }
 
 /// The role, the kind, and the parts with the shortening of each.
-type Shown = (Role, ViewKind, Vec<(PartBody, Option<Shortened>)>);
+type Shown = (Role, ViewKind, Vec<(PartBody, Option<PartShortening>)>);
 
 /// The contents of a view without the ids of its messages.
 fn shown(view: &View) -> (i64, Vec<Shown>) {

@@ -2,12 +2,12 @@
 
 use crate::model::usage::ModelWindow;
 use crate::policy::maintenance::{MaintenanceCounts, MaintenanceLimits};
-use crate::policy::{FailedOutputs, Step, Target};
+use crate::policy::{FailedOutputs, PolicyStep, Target};
 use crate::{dsl, presets};
 
 fn watch(preset: &str, context: i64) -> MaintenanceLimits {
     let policy = presets::policy(preset);
-    MaintenanceLimits::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
+    MaintenanceLimits::from_policy(&policy, &ModelWindow { context, ..ModelWindow::default() })
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn each_maintenance_waits_for_what_it_needs() {
     }
     let mut policy = presets::policy("suna@2026");
     policy.trigger.auto = false;
-    assert_eq!(MaintenanceLimits::of(&policy, &ModelWindow::default()), none);
+    assert_eq!(MaintenanceLimits::from_policy(&policy, &ModelWindow::default()), none);
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn failures_that_count_as_kept_announce_a_prune_of_something_else() {
          a4 \"c\"\n  call bash#c2 in={}\nt5\n  result c2 out=40c error",
     );
     let mut policy = presets::policy("goose@0.8");
-    let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+    let Some(PolicyStep::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
     prune.target = Target::Attachments;
     for (failed_outputs, expected) in [(FailedOutputs::Count, 2), (FailedOutputs::Skip, 0)] {
-        let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+        let Some(PolicyStep::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
         prune.failed_outputs = failed_outputs;
         let counts = sources.iter().fold(MaintenanceCounts::default(), |sum, source| sum.with(&policy, source));
         assert_eq!(counts.parts, expected, "{failed_outputs:?}");

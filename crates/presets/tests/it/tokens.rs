@@ -16,10 +16,10 @@ fn a_range_has_the_same_estimate_by_every_method() {
         dsl::parse("u1 \"a\"\na2 7c\nu3\na4 11c\n  call bash#c1 in={\"a\": 1}\nt5\n  result c1 out=33c done");
     for preset in presets::all() {
         let policy = preset.policy();
-        let estimates = RangeEstimate::of(&policy, &messages);
+        let estimates = RangeEstimate::from_messages(&policy, &messages);
         for start in 0..=messages.len() {
             for end in start..=messages.len() {
-                let alone = RangeEstimate::of(&policy, &messages[start..end]);
+                let alone = RangeEstimate::from_messages(&policy, &messages[start..end]);
                 assert_eq!(
                     estimates.tokens(start..end),
                     alone.tokens(0..end - start),
@@ -45,7 +45,7 @@ fn truncations_free_the_difference_between_the_estimates() {
         let policy = preset.policy();
         for removals in [&Removals::default(), &shortened, &left_out, &everything] {
             let after = plan::with_removals(&messages, removals, CompactionId(Uuid::nil()));
-            let tokens = |list: &[SourceMessage]| RangeEstimate::of(&policy, list).tokens(0..list.len());
+            let tokens = |list: &[SourceMessage]| RangeEstimate::from_messages(&policy, list).tokens(0..list.len());
             let expected = tokens(&messages) - tokens(&after);
             assert_eq!(freed(&policy, &messages, &after), expected, "{}", preset.name);
             for limit in [expected - 1_000, expected - 1, expected, expected + 1_000] {
@@ -57,7 +57,7 @@ fn truncations_free_the_difference_between_the_estimates() {
 }
 
 fn exact(text: TextUnits, per: CountPer) -> Policy {
-    let counting = Counting { text, per, units_per_token: 1, media: MediaUnits::all(0), ..Counting::default() };
+    let counting = Counting { text, per, units_per_token: 1, media: MediaUnits::same(0), ..Counting::default() };
     Policy { counting, ..presets::policy("pi@1.5") }
 }
 
@@ -67,7 +67,7 @@ fn a_chat_counts_its_texts_and_their_envelope() {
     let policy = exact(TextUnits::Bpe { encoding: Encoding::Cl100kBase }, format.into());
     let estimate = |text: &str| {
         let messages = dsl::parse(text);
-        RangeEstimate::of(&policy, &messages).tokens(0..messages.len())
+        RangeEstimate::from_messages(&policy, &messages).tokens(0..messages.len())
     };
     // The counts of litellm 1.72.2.
     assert_eq!(estimate("u1 \"hello world\""), 9);

@@ -39,7 +39,7 @@ pub(super) struct Times {
     is_proven: bool,
     /// The newest reading of the system's clock.
     system: Option<Anchor>,
-    /// The instant since which it has gone on with the monotonic clock.
+    /// The instant since which it agrees with the monotonic clock.
     agreed_since: i64,
     /// The times of events at their leaps since the clock was last confirmed.
     leaps: Vec<Anchor>,
@@ -53,7 +53,7 @@ pub(super) struct Times {
 
 impl Times {
     /// Takes a reading of the system's clock at an instant, and of the time that the machine has slept until then.
-    pub(super) fn read(&mut self, at: i64, system: i64, slept: i64) {
+    pub(super) fn add_reading(&mut self, at: i64, system: i64, slept: i64) {
         let expected = self.system.map(|before| before.time_at(at));
         self.system = Some(Anchor { time: system, at });
         if expected.is_none_or(|expected| (system - expected).abs() >= LEAP_MICROS) {
@@ -87,7 +87,7 @@ impl Times {
         true
     }
 
-    /// Has the present follow the system's clock, and the times of events the present.
+    /// Lets the present follow the system's clock, and event times the present.
     fn follow(&mut self, at: i64, system: i64, agreed: i64, is_first: bool) {
         let proven = self.proven.time_at(at);
         let lasts = is_first || agreed >= limits::CLOCK_BELIEVED_MS * 1_000;
@@ -123,19 +123,17 @@ impl Times {
         self.leaps.push(Anchor { time: self.events.time_at(at), at });
     }
 
-    /// The time of events.
     pub(super) fn event_time(&self, at: i64) -> Timestamp {
         Timestamp(self.events.time_at(at))
     }
 
-    /// Has times of events go on from one, unless they are later already.
+    /// Moves event times ahead to this one, never back.
     pub(super) fn skip_to(&mut self, time: Timestamp, at: i64) {
         if time.0 > self.events.time_at(at) {
             self.move_events(Anchor { time: time.0, at }, true);
         }
     }
 
-    /// The present.
     pub(super) fn present(&self, at: i64) -> Timestamp {
         Timestamp(self.present.time_at(at))
     }

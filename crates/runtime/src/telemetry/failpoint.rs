@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The variable that arms a fail point. For tests only.
 pub const VARIABLE: &str = "LONGHAND_FAILPOINT";
 
-static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+static ARMED: OnceLock<Option<ArmedPoint>> = OnceLock::new();
 
 /// The active fail point.
-struct Armed {
+struct ArmedPoint {
     name: String,
     passes_left: AtomicU64,
 }
 
-impl Armed {
+impl ArmedPoint {
     /// Parses the variable; a pass that is not a number means the first.
     fn parse(text: &str) -> Self {
         let (name, pass) = text.split_once(':').unwrap_or((text, "1"));
@@ -32,8 +32,8 @@ impl Armed {
     }
 }
 
-fn armed() -> Option<&'static Armed> {
-    ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Armed::parse(&text))).as_ref()
+fn armed() -> Option<&'static ArmedPoint> {
+    ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| ArmedPoint::parse(&text))).as_ref()
 }
 
 /// True if any fail point may act.
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_point_acts_once_at_its_pass() {
         for (text, acts_at) in [("commit", 1), ("commit:1", 1), ("commit:3", 3), ("commit:x", 1)] {
-            let armed = Armed::parse(text);
+            let armed = ArmedPoint::parse(text);
             assert!(!armed.acts("append"), "another place");
             let acts: Vec<bool> = (0..5).map(|_| armed.acts("commit")).collect();
             let expected: Vec<bool> = (1..=5).map(|pass| pass == acts_at).collect();

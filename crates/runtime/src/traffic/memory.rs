@@ -62,10 +62,10 @@ impl State {
 
     /// Makes holders give up until this number of bytes fits, the one without progress for the longest time first.
     fn reclaim(&mut self, bytes: usize, bytes_max: usize) {
-        let held = self.held - self.leaving;
-        let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
+        let reserved = self.held - self.leaving;
+        let mut wanted = reserved.saturating_add(bytes).saturating_sub(bytes_max);
         // Holders with progress are spared up to a bound.
-        let mut urgent = held.saturating_sub(bytes_max.saturating_mul(OVERFULL));
+        let mut urgent = reserved.saturating_sub(bytes_max.saturating_mul(OVERFULL));
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         for holder in self.holders.values_mut() {
             if wanted == 0 || (urgent == 0 && holder.since.elapsed() < timeout) {
@@ -111,34 +111,34 @@ impl MemoryBudget {
     /// Holds bytes that exist already, without waiting.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Reservation {
         let mut state = self.state();
-        let held = self.admit(&mut state, bytes);
+        let reservation = self.admit(&mut state, bytes);
         state.reclaim(0, self.bytes_max);
-        held
+        reservation
     }
 
-    /// Holds bytes if there is room for them, until they are let go of: their holder is not asked to give up.
+    /// Holds bytes if there is room for them. Their holder is never asked to give up.
     pub fn try_hold(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let mut state = self.state();
-        let held = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
+        let reservation = state.fits(bytes, self.bytes_max).then(|| self.admit(&mut state, bytes))?;
         drop(state);
-        held.exempt();
-        Some(held)
+        reservation.exempt();
+        Some(reservation)
     }
 
     /// Waits for free memory, at most for `wait`; none after that.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Reservation> {
-        let _waiter = Waiter::take(self)?;
+        let _waiter = Waiter::enter(self)?;
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
     }
 
     /// Waits for free memory.
     async fn admitted(self: &Arc<Self>, bytes: usize) -> Reservation {
-        self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
+        self.wait_until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
     }
 
     /// Evaluates a condition until it returns a value, again whenever bytes are freed. Meanwhile holders without
     /// progress give up until this number of bytes fits.
-    async fn until<T>(&self, bytes: usize, mut condition: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn wait_until<T>(&self, bytes: usize, mut condition: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -171,7 +171,7 @@ impl MemoryBudget {
 struct Waiter<'a>(&'a MemoryBudget);
 
 impl<'a> Waiter<'a> {
-    fn take(budget: &'a MemoryBudget) -> Option<Self> {
+    fn enter(budget: &'a MemoryBudget) -> Option<Self> {
         let mut state = budget.state();
         (state.waiting < limits::MEMORY_WAITERS_MAX).then(|| {
             state.waiting += 1;
@@ -239,7 +239,7 @@ impl Reservation {
             state.leaving = state.leaving - before + bytes;
         }
         if before == 0 {
-            // It could not make progress until now, because it held nothing.
+            // A holder without bytes could not make progress: its idle time starts now.
             self.turn.store(state.touch(turn), Ordering::Relaxed);
         }
         if bytes > before {
@@ -271,7 +271,7 @@ impl Reservation {
     pub async fn wait_while_full(&self) {
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let may_add = |state: &mut State| (!self.has_to_wait_in(state)).then_some(());
-        drop(tokio::time::timeout(timeout, self.budget.until(0, may_add)).await);
+        drop(tokio::time::timeout(timeout, self.budget.wait_until(0, may_add)).await);
     }
 
     /// Records progress.

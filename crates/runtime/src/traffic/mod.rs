@@ -19,7 +19,7 @@ pub struct Traffic {
     pub small_requests: Arc<MemoryBudget>,
     /// Bytes of larger requests that are not yet answered.
     pub requests: Arc<MemoryBudget>,
-    /// Bytes of requests of clients that have proven nothing.
+    /// Bytes of requests of clients without authentication.
     pub strangers: Arc<MemoryBudget>,
     /// Bytes of large views in construction, and of all views that wait for their clients.
     pub views: Arc<MemoryBudget>,
@@ -29,8 +29,8 @@ pub struct Traffic {
     pub refused_connections: Count,
     /// Connections that could not be accepted because the system had no descriptor or memory left.
     pub failed_accepts: Count,
-    /// Connections that the daemon ended: their clients read nothing, did not say what they want, sent too many pieces of
-    /// a request, or had proven nothing when others needed their place.
+    /// Connections that the daemon ended: their clients read nothing, sent no request, sent one in too many pieces, or
+    /// had no authentication when others needed the place.
     pub dropped_connections: Count,
     /// Answers that were cut off because their clients did not read them.
     pub stalled_answers: Count,

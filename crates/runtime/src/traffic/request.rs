@@ -11,23 +11,23 @@ tokio::task_local! {
 
 /// The memory of a request.
 pub struct RequestMemory {
-    /// For its bytes as they are sent.
+    /// Holds its bytes as they were sent.
     held: Arc<Reservation>,
     /// Bytes that it grew to when it was decoded.
     decoded: AtomicUsize,
     requests: Arc<MemoryBudget>,
-    /// For what it grew by, if that is more than a small request has.
+    /// Holds what it grew by beyond a small request.
     more: Mutex<Option<Reservation>>,
 }
 
 impl RequestMemory {
     /// The memory of a request whose bytes are held already.
-    pub fn of(held: Arc<Reservation>, requests: &Arc<MemoryBudget>) -> Arc<Self> {
+    pub fn new(held: Arc<Reservation>, requests: &Arc<MemoryBudget>) -> Arc<Self> {
         let (decoded, more) = (AtomicUsize::new(0), Mutex::default());
         Arc::new(Self { held, decoded, requests: requests.clone(), more })
     }
 
-    /// Carries a call out, whose request it is.
+    /// Runs the call of this request.
     pub fn scope<F: Future>(self: Arc<Self>, call: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, call)
     }
@@ -62,14 +62,14 @@ impl RequestMemory {
         more.is_some()
     }
 
-    /// The bytes as they were sent are gone: what was decoded is held.
-    pub fn read(&self) {
+    /// Releases the bytes as they were sent, and keeps holding what was decoded.
+    pub fn release_sent(&self) {
         let decoded = self.decoded.load(Ordering::Relaxed).max(limits::REQUEST_BYTES_MIN);
         self.held.resize(decoded.min(self.held.bytes()));
     }
 
-    /// For its bytes as they are sent.
-    pub fn held(&self) -> &Arc<Reservation> {
+    /// The reservation for its bytes as they were sent.
+    pub fn reservation(&self) -> &Arc<Reservation> {
         &self.held
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_request_grows_to_is_held_until_it_is_answered() {
         let (small, requests) = (MemoryBudget::new(1 << 20), MemoryBudget::new(1 << 20));
-        let request = |bytes| RequestMemory::of(Arc::new(small.hold(bytes)), &requests);
+        let request = |bytes| RequestMemory::new(Arc::new(small.hold(bytes)), &requests);
         assert!(RequestMemory::grow(1 << 30), "nobody waits for it");
         let (grown, other) = (request(100), request(100));
         let call = async || (RequestMemory::grow(10_000), small.held_bytes(), requests.held_bytes());
@@ -89,16 +89,16 @@ mod tests {
         assert!(grown.clone().scope(async { RequestMemory::grow(1 << 20) }).await);
         let refused = other.clone().scope(async { RequestMemory::grow(100_000) });
         assert!(!refused.await, "the rest is taken");
-        grown.read();
+        grown.release_sent();
         assert_eq!(requests.held_bytes(), (1 << 20) - 10_000);
         drop(grown);
         let current = other.scope(async { RequestMemory::grow(100_000) && RequestMemory::current().is_some() });
         assert!(current.await);
         assert_eq!((small.held_bytes(), requests.held_bytes()), (0, 0));
-        let large = RequestMemory::of(Arc::new(requests.hold(100_000)), &requests);
+        let large = RequestMemory::new(Arc::new(requests.hold(100_000)), &requests);
         assert!(large.clone().scope(async { RequestMemory::grow(2 << 20) }).await, "it is alone");
         assert_eq!(requests.held_bytes(), 2 << 20);
-        large.read();
+        large.release_sent();
         let _other = requests.hold(1 << 10);
         assert!(!large.scope(async { RequestMemory::grow(4 << 20) }).await);
     }

@@ -1,7 +1,7 @@
 //! Calls, and their turns.
 
-use super::gate::{Gate, Place};
-use super::room::{Room, Taken};
+use super::gate::{Gate, GatePlace};
+use super::room::{Room, TakenRoom};
 use super::share::Share;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// This many calls at a time that are worked on, fewer while several tenants share them, and one of each tenant
-    /// whatever others do, of as many as there is room for.
+    /// Room for `calls` calls. `at_a_time` of them are worked on, `shared` while there are several tenants, and always
+    /// one of each tenant.
     pub fn new(at_a_time: usize, shared: usize, calls: usize) -> Self {
         Self { gate: Gate::with_one_for_each_tenant(at_a_time, shared), calls: Room::new(calls) }
     }
 
-    /// The turns of a call that begins; none if its token, or its tenant, has too many.
+    /// The turns of a new call; none if its token or its tenant has too many.
     pub fn begin(&self, share: &Share) -> Option<Turn> {
         let room = self.calls.take(share, 1)?;
         Some(Turn(Arc::new(Call { gate: self.gate.clone(), share: share.clone(), _room: room })))
@@ -35,7 +35,7 @@ pub struct Turn(Arc<Call>);
 struct Call {
     gate: Arc<Gate>,
     share: Share,
-    _room: Taken,
+    _room: TakenRoom,
 }
 
 tokio::task_local! {
@@ -44,10 +44,10 @@ tokio::task_local! {
 }
 
 impl Turn {
-    /// Works on a part of the call in its turns.
-    pub async fn take<T>(self, work: impl Future<Output = T>) -> T {
+    /// Polls a part of the call, only in its turns.
+    pub async fn take_turns<T>(self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut steps = Steps::of(self);
+        let mut steps = Steps::new(self);
         std::future::poll_fn(|context| steps.poll(context, |context| work.as_mut().poll(context))).await
     }
 }
@@ -55,21 +55,21 @@ impl Turn {
 /// What is done of a call step by step, each in a turn.
 pub struct Steps {
     turn: Turn,
-    place: Place,
+    place: GatePlace,
     has_begun: bool,
 }
 
 impl Steps {
-    /// Those of a call.
-    pub fn of(turn: Turn) -> Self {
-        Self { place: Place::at(turn.0.gate.clone()), turn, has_begun: false }
+    /// Steps of a call, before the first one.
+    pub fn new(turn: Turn) -> Self {
+        Self { place: GatePlace::new(turn.0.gate.clone()), turn, has_begun: false }
     }
 
     /// Takes a step, when it is the call's turn.
     pub fn poll<T>(&mut self, context: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         let Self { turn, place, has_begun } = self;
         if CURRENT.try_with(|current| Arc::ptr_eq(&current.0.gate, &turn.0.gate)).unwrap_or(false) {
-            // The call that is worked on makes this one, and lends it the turn that it has.
+            // This call is made within another one, which lends its turn. Waiting for a second turn could deadlock.
             return step(context);
         }
         // The gate of calls is never closed.
@@ -80,15 +80,15 @@ impl Steps {
     }
 }
 
-/// The share of the call that is worked on; the daemon's own without one.
+/// The share of the current call; the daemon's own outside of calls.
 pub fn share() -> Share {
     CURRENT.try_with(|turn| turn.0.share.clone()).unwrap_or_default()
 }
 
-/// Starts a task that does something for the call that is worked on, in the turns of this call.
+/// Starts a task for the current call, in the turns of that call.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     match CURRENT.try_with(Turn::clone) {
-        Ok(turn) => tokio::spawn(turn.take(work)),
+        Ok(turn) => tokio::spawn(turn.take_turns(work)),
         Err(_) => tokio::spawn(work),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         let call = |tenant: &'static str, number: usize| {
             let order = &order;
             let turn = turns.begin(&of(tenant)).expect("room");
-            Box::pin(turn.take(async move {
+            Box::pin(turn.take_turns(async move {
                 for step in 0..2 {
                     order.lock().expect("an order").push((tenant, number, step));
                     wait().await;
@@ -147,14 +147,14 @@ mod tests {
         let turn = turns.begin(&of("one")).expect("room");
         let (inner, nested) = (turn.clone(), turn.clone());
         let (own, of_task, of_inner) = turn
-            .take(async {
+            .take_turns(async {
                 let of_task = spawn(async { share() }).await.expect("a task");
-                (share(), of_task, inner.take(async { share() }).await)
+                (share(), of_task, inner.take_turns(async { share() }).await)
             })
             .await;
         assert_eq!([own, of_task, of_inner], [of("one"), of("one"), of("one")]);
         assert_eq!(share(), Share::default(), "the daemon's own");
-        nested.take(async {}).now_or_never().expect("nobody holds the turn");
+        nested.take_turns(async {}).now_or_never().expect("nobody holds the turn");
     }
 
     #[test]

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-/// Passes of one tenant in a row after which it is alone: some seconds of a machine that is busy.
+/// Passes of one tenant in a row after which it counts as alone: some seconds on a busy machine.
 const ALONE: usize = 16_384;
 
 /// A gate that some may have passed at a time.
 pub struct Gate {
     count: usize,
-    /// The number of passes for a while after several tenants passed; as many otherwise.
+    /// The number of passes while several tenants pass, and for a while after.
     shared_count: usize,
-    /// True if a tenant of which none has passed need not wait for those of others.
+    /// True if a tenant without a pass need not wait for other tenants.
     each_tenant_has_one: bool,
     state: Mutex<State>,
 }
@@ -28,7 +28,6 @@ struct State {
     passed: HashMap<Tenant, usize>,
     /// Their sum. More than the gate's count only where each tenant has one.
     sum: usize,
-    /// The tenant of the last pass.
     last: Option<Tenant>,
     /// Passes in a row after which this tenant is alone; 0 if it is.
     until_alone: usize,
@@ -53,7 +52,7 @@ pub struct Pass<'g> {
 }
 
 /// A place at a gate, of one that passes it again and again.
-pub(super) struct Place {
+pub(super) struct GatePlace {
     gate: Arc<Gate>,
     /// Present while it waits.
     seat: Option<Arc<Seat>>,
@@ -73,7 +72,7 @@ impl Gate {
 
     /// A pass, when it is this share's turn; none once the gate is closed.
     pub async fn pass(self: &Arc<Self>, share: &Share) -> Option<Pass<'_>> {
-        let mut place = Place::at(self.clone());
+        let mut place = GatePlace::new(self.clone());
         let is_open = std::future::poll_fn(|context| place.poll_pass(share, false, context)).await;
         is_open.then(|| Pass { gate: self, tenant: share.tenant.clone() })
     }
@@ -95,13 +94,13 @@ impl Gate {
         self.state().is_closed
     }
 
-    /// Takes a pass back, and calls those who may pass now: more than one if their tenant is alone from now on.
+    /// Takes a pass back, and wakes those who may pass now: several if their tenant is alone from now on.
     fn give_back(&self, tenant: &Tenant) {
         let mut called = Vec::new();
         {
             let mut state = self.state();
             state.leave(tenant);
-            while let Some((_, seat)) = self.next(&mut state, tenant) {
+            while let Some((_, seat)) = self.next_waiter(&mut state, tenant) {
                 if !seat.is_left.load(Ordering::Relaxed) {
                     state.enter(&seat.tenant);
                     seat.is_called.store(true, Ordering::Release);
@@ -114,13 +113,13 @@ impl Gate {
         }
     }
 
-    /// The next one who may pass now that one of a tenant has left. Of a tenant that waits one has always passed, if each
-    /// has one.
-    fn next(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
+    /// The next waiter after one of a tenant has left. Where each tenant has a pass of its own, this tenant gets it
+    /// back first if it waits.
+    fn next_waiter(&self, state: &mut State, left: &Tenant) -> Option<(Tenant, Arc<Seat>)> {
         if state.waiting.is_empty() {
             return None;
         }
-        if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has(left) {
+        if self.each_tenant_has_one && !state.passed.contains_key(left) && state.waiting.has_tenant(left) {
             return state.waiting.pop_of(left);
         }
         if state.sum < self.count_now(state) { state.waiting.pop() } else { None }
@@ -171,8 +170,8 @@ impl Drop for Pass<'_> {
     }
 }
 
-impl Place {
-    pub(super) fn at(gate: Arc<Gate>) -> Self {
+impl GatePlace {
+    pub(super) fn new(gate: Arc<Gate>) -> Self {
         Self { gate, seat: None }
     }
 
@@ -218,7 +217,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for GatePlace {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         let has_pass = {

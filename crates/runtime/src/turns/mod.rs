@@ -17,6 +17,6 @@ pub use calls::{Steps, Turn, Turns};
 pub use calls::{share, spawn};
 pub use gate::{Gate, Pass};
 pub use queue::Queue;
-pub use room::{Room, Taken};
+pub use room::{Room, TakenRoom};
 pub use share::Share;
 pub use share::Tenant;

@@ -5,14 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Who waits. What one access token has in it does not delay another tenant by more than one of a round.
+/// Waiters in rounds. However many one access token has, another tenant waits for at most one of them a round.
 pub struct Queue<T> {
     tenants: Ring<Tenant, Ring<Arc<str>, Line<T>>>,
 }
 
 /// What waits with one access token.
 struct Line<T> {
-    /// What has begun and goes on comes before what has not.
+    /// Waiters that have begun come before the others.
     begun: VecDeque<T>,
     others: VecDeque<T>,
 }
@@ -42,16 +42,20 @@ impl<T> Default for Queue<T> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
-    /// What waits for a key, which comes last in the order if nothing does.
-    fn of(&mut self, key: &K) -> &mut V {
+    /// The waiters of a key. A key without waiters joins the order at its end.
+    fn entry(&mut self, key: &K) -> &mut V {
         if !self.waiting.contains_key(key) {
             self.order.push_back(key.clone());
         }
         self.waiting.entry(key.clone()).or_default()
     }
 
-    /// Takes from the key whose turn it is, which then comes last, or leaves if nothing more waits for it.
-    fn take<T>(&mut self, take: impl FnOnce(&mut V) -> Option<T>, is_empty: impl FnOnce(&V) -> bool) -> Option<(K, T)> {
+    /// Takes from the key whose turn it is. The key then moves to the end of the order, or leaves it without waiters.
+    fn take_next<T>(
+        &mut self,
+        take: impl FnOnce(&mut V) -> Option<T>,
+        is_empty: impl FnOnce(&V) -> bool,
+    ) -> Option<(K, T)> {
         let key = self.order.pop_front()?;
         let waiting = self.waiting.get_mut(&key)?;
         let taken = take(waiting);
@@ -65,7 +69,7 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
 }
 
 impl<T> Line<T> {
-    fn take(&mut self) -> Option<T> {
+    fn take_first(&mut self) -> Option<T> {
         self.begun.pop_front().or_else(|| self.others.pop_front())
     }
 
@@ -77,17 +81,17 @@ impl<T> Line<T> {
 impl<T> Queue<T> {
     /// Adds one that waits, behind those of its access token.
     pub fn push(&mut self, share: &Share, one: T) {
-        self.tenants.of(&share.tenant).of(&share.token).others.push_back(one);
+        self.tenants.entry(&share.tenant).entry(&share.token).others.push_back(one);
     }
 
     /// Adds one that has begun and goes on, before those of its access token that have not.
     pub fn push_begun(&mut self, share: &Share, one: T) {
-        self.tenants.of(&share.tenant).of(&share.token).begun.push_back(one);
+        self.tenants.entry(&share.tenant).entry(&share.token).begun.push_back(one);
     }
 
     /// The next one, and its tenant.
     pub fn pop(&mut self) -> Option<(Tenant, T)> {
-        self.tenants.take(Self::next_of, |tokens| tokens.order.is_empty())
+        self.tenants.take_next(Self::next_of, |tokens| tokens.order.is_empty())
     }
 
     /// The next one of a tenant, which then comes last.
@@ -99,12 +103,12 @@ impl<T> Queue<T> {
     }
 
     fn next_of(tokens: &mut Ring<Arc<str>, Line<T>>) -> Option<T> {
-        let (_, one) = tokens.take(Line::take, Line::is_empty)?;
+        let (_, one) = tokens.take_next(Line::take_first, Line::is_empty)?;
         Some(one)
     }
 
     /// True if one of a tenant waits.
-    pub fn has(&self, tenant: &Tenant) -> bool {
+    pub fn has_tenant(&self, tenant: &Tenant) -> bool {
         self.tenants.waiting.contains_key(tenant)
     }
 

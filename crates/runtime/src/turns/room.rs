@@ -1,4 +1,4 @@
-//! Room that is shared: who fills it leaves as much to others.
+//! Shared room: nobody can take more than is left to others.
 
 use super::share::{Share, Tenant};
 use std::collections::HashMap;
@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// alone takes half of it, and its only access token a third.
 pub struct Room {
     size: usize,
-    held: Mutex<Held>,
+    held: Mutex<RoomUse>,
 }
 
 #[derive(Default)]
-struct Held {
+struct RoomUse {
     all: usize,
-    tenants: HashMap<Tenant, OfTenant>,
+    tenants: HashMap<Tenant, TenantRoom>,
 }
 
 #[derive(Default)]
-struct OfTenant {
+struct TenantRoom {
     all: usize,
     tokens: HashMap<Arc<str>, usize>,
 }
 
 /// A part of the room, until it is dropped.
-pub struct Taken {
+pub struct TakenRoom {
     room: Arc<Room>,
     share: Share,
     size: usize,
@@ -37,34 +37,34 @@ impl Room {
     }
 
     /// Takes a part of the room; none if that is more than the share's.
-    pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<Taken> {
-        let mut held = self.held();
-        let free = self.size.saturating_sub(held.all);
-        let of_tenant = held.tenants.get(&share.tenant);
+    pub fn take(self: &Arc<Self>, share: &Share, size: usize) -> Option<TakenRoom> {
+        let mut used = self.used();
+        let free = self.size.saturating_sub(used.all);
+        let of_tenant = used.tenants.get(&share.tenant);
         let by_tenant = of_tenant.map_or(0, |tenant| tenant.all);
         let by_token = of_tenant.and_then(|tenant| tenant.tokens.get(&share.token)).copied().unwrap_or_default();
         if by_token.saturating_add(size) > free.saturating_sub(by_tenant) {
             return None;
         }
-        held.all += size;
-        let tenant = held.tenants.entry(share.tenant.clone()).or_default();
+        used.all += size;
+        let tenant = used.tenants.entry(share.tenant.clone()).or_default();
         tenant.all += size;
         *tenant.tokens.entry(share.token.clone()).or_default() += size;
-        Some(Taken { room: self.clone(), share: share.clone(), size })
+        Some(TakenRoom { room: self.clone(), share: share.clone(), size })
     }
 
     /// The sums are consistent at any time, so a poisoned lock does no harm.
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn used(&self) -> MutexGuard<'_, RoomUse> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Taken {
+impl Drop for TakenRoom {
     fn drop(&mut self) {
         let Self { room, share, size } = self;
-        let mut held = room.held();
-        held.all -= *size;
-        let Some(tenant) = held.tenants.get_mut(&share.tenant) else { return };
+        let mut used = room.used();
+        used.all -= *size;
+        let Some(tenant) = used.tenants.get_mut(&share.tenant) else { return };
         tenant.all -= *size;
         if let Some(of_token) = tenant.tokens.get_mut(&share.token) {
             *of_token -= *size;
@@ -73,7 +73,7 @@ impl Drop for Taken {
             }
         }
         if tenant.tokens.is_empty() {
-            held.tenants.remove(&share.tenant);
+            used.tenants.remove(&share.tenant);
         }
     }
 }
@@ -82,7 +82,7 @@ impl Drop for Taken {
 mod tests {
     use super::*;
 
-    fn fill(room: &Arc<Room>, tenant: &str, token: &str) -> Vec<Taken> {
+    fn fill(room: &Arc<Room>, tenant: &str, token: &str) -> Vec<TakenRoom> {
         let share = Share::new(tenant.into(), token.into());
         std::iter::from_fn(|| room.take(&share, 1)).collect()
     }
@@ -96,10 +96,10 @@ mod tests {
         assert!(other.len() > 100 && one.len() + other.len() <= 600, "its tenant has half: {}", other.len());
         let quiet = fill(&room, "quiet", "one");
         assert!(quiet.len() > 200, "another tenant has a third of the rest: {}", quiet.len());
-        let late: Vec<Taken> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
+        let late: Vec<TakenRoom> = (0..100).flat_map(|tenant| fill(&room, &tenant.to_string(), "one").pop()).collect();
         assert_eq!(late.len(), 100, "nobody finds it full");
         drop((one, other, quiet, late));
-        let held = room.held();
-        assert!(held.all == 0 && held.tenants.is_empty());
+        let used = room.used();
+        assert!(used.all == 0 && used.tenants.is_empty());
     }
 }

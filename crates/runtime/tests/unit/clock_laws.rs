@@ -48,7 +48,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-struct Written {
+struct WrittenEvent {
     /// The time that its event got.
     event_time: Timestamp,
     /// The true time.
@@ -73,7 +73,7 @@ struct World {
     /// The begin of this run of the daemon, its number, and true if it was confirmed and has kept that.
     run: (i64, u32, bool),
     stored: Dating,
-    written: Vec<Written>,
+    written: Vec<WrittenEvent>,
 }
 
 impl World {
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn read(&mut self) {
-        self.times.read(self.instant, self.now + self.wrong.0, self.slept);
+        self.times.add_reading(self.instant, self.now + self.wrong.0, self.slept);
         if self.steady.0 != self.wrong.0 {
             self.steady = (self.wrong.0, self.now);
         }
@@ -158,7 +158,7 @@ impl World {
         self.read();
         let event_time = self.times.event_time(self.instant);
         assert!(self.written.last().is_none_or(|before| before.event_time <= event_time), "times go back");
-        self.written.push(Written { event_time, time: self.now, run: self.run.1, seen: None, is_lost: false });
+        self.written.push(WrittenEvent { event_time, time: self.now, run: self.run.1, seen: None, is_lost: false });
     }
 
     fn retain(&mut self) {

@@ -35,14 +35,13 @@ impl KnownSecrets {
     pub(super) fn rules(self) -> Vec<Rule> {
         match self {
             Self::Off => Vec::new(),
-            Self::Warn => Rules::known(Action::Warn),
-            Self::Redact => Rules::known(Action::Redact),
-            Self::Refuse => Rules::known(Action::Refuse),
+            Self::Warn => Rules::built_in(Action::Warn),
+            Self::Redact => Rules::built_in(Action::Redact),
+            Self::Refuse => Rules::built_in(Action::Refuse),
         }
     }
 }
 
-/// A file with rules for secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RulesFile {

@@ -8,7 +8,7 @@ use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::view::{Counts, SourceMessage};
 use crate::policy::{Policy, bpe, tokens};
-use crate::store::{self, Counted, Store};
+use crate::store::{self, MessageCounts, Store};
 use crate::turns::{self, Gate, Share};
 use futures::executor::block_on;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use tokio::sync::Semaphore;
 
 /// Counts that the store does not have yet.
-pub type FreshCounts = Vec<(MessageId, Counted)>;
+pub type FreshCounts = Vec<(MessageId, MessageCounts)>;
 
 /// Sets the counts of messages that have none, if the policy's counting is costly enough to keep. Most messages were
 /// counted when they were appended; those counted under an earlier policy, and those that grew part by part, are
@@ -39,7 +39,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
                 let parts = message.parts.iter().map(|part| part.body.clone()).collect();
                 let counts = count(policy, message.role, parts).await?;
                 if message.sealed_revision.is_some() {
-                    fresh.push((message.id, Counted { counting: counting.clone(), counts: counts.clone() }));
+                    fresh.push((message.id, MessageCounts { counting: counting.clone(), counts: counts.clone() }));
                 }
                 counts
             }

@@ -14,9 +14,9 @@ use crate::model::Revision;
 use crate::model::session::ContextSize;
 use crate::model::view::ViewMessage;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::recall::Wanted;
+use crate::policy::recall::RecallQuery;
 use crate::policy::tokens;
-use crate::store::{self, CommitObserver, Error, NewMessages, Pending, Result, SessionChange, SessionCommit};
+use crate::store::{self, CommitObserver, Error, NewMessages, PendingWork, Result, SessionChange, SessionCommit};
 use crate::store::{SessionKey, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -82,13 +82,13 @@ struct Slot {
 
 /// The passages that a policy with retrieval brings back into the newest views of a session.
 struct KnownPassages {
-    query: (Revision, Wanted, i64),
+    query: (Revision, RecallQuery, i64),
     message: Option<ViewMessage>,
 }
 
 impl KnownPassages {
     /// The query of a session: the newest change of its view, which comes after its policy, the words, and the room.
-    fn query(session: &LoadedSession, wanted: &Wanted, room: i64) -> (Revision, Wanted, i64) {
+    fn query(session: &LoadedSession, wanted: &RecallQuery, room: i64) -> (Revision, RecallQuery, i64) {
         (session.source.changed_revision, wanted.clone(), room)
     }
 
@@ -116,7 +116,7 @@ impl Slot {
 /// The outcome of a look at a session in memory.
 enum Found<T> {
     /// A fact about it, and its pending work as of its last update.
-    Fact(T, Pending),
+    Fact(T, PendingWork),
     /// It must be read.
     Nothing,
     /// Its newest messages are in the store.
@@ -303,7 +303,7 @@ impl LoadedSessions {
     }
 
     /// A session at its newest revision, with its pending work, from memory and the messages that are newer.
-    pub async fn session(&self, key: SessionKey) -> Result<SessionLookup<(Arc<LoadedSession>, Pending)>> {
+    pub async fn session(&self, key: SessionKey) -> Result<SessionLookup<(Arc<LoadedSession>, PendingWork)>> {
         let slot = self.memory.slot(key);
         let whole = Arc::clone;
         match self.in_memory(&slot, None, whole) {
@@ -440,7 +440,7 @@ impl LoadedSessions {
 
     /// The message with the passages for a query in a session, or none without passages, if the query was the last one
     /// that was kept for it.
-    pub fn passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Option<Option<ViewMessage>> {
+    pub fn passages(&self, session: &LoadedSession, wanted: &RecallQuery, room: i64) -> Option<Option<ViewMessage>> {
         let slot = self.memory.peek(session.source.session)?;
         let known = locked(&slot.passages);
         let known = known.as_ref()?;
@@ -448,7 +448,7 @@ impl LoadedSessions {
     }
 
     /// Keeps the message with the passages for a query beside its session, if that is kept.
-    pub fn keep_passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64, message: Option<ViewMessage>) {
+    pub fn keep_passages(&self, session: &LoadedSession, wanted: &RecallQuery, room: i64, message: Option<ViewMessage>) {
         let Some(slot) = self.memory.peek(session.source.session) else { return };
         let state = locked(&slot.session);
         *locked(&slot.passages) = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });

@@ -32,7 +32,7 @@ pub(super) fn set_author(sources: &[SourceMessage], messages: &mut [ViewMessage]
 /// everything else that a view shows.
 pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<Provenance>> {
     let Some(covered) = &source.layout.covered else { return Ok(None) };
-    let event = store.log().at(source.session, covered.mark).await?;
+    let event = store.log().event_at(source.session, covered.mark).await?;
     let Some(EventBody::Compacted { trigger, outcome, .. }) = event.map(|event| event.body) else {
         return Err(Error::corrupt("event", "the mark of a summary has no event of its compaction"));
     };

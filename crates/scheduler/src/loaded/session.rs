@@ -2,12 +2,12 @@
 
 use super::{counts, provenance};
 use crate::fold::form::{Form, FormedView};
-use crate::fold::{Fold, FoldInput, Passages, Shortened};
+use crate::fold::{Fold, FoldInput, Passages, ShortenedView};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::{OmitReason, Omitted};
+use crate::model::layout::{OmitReason, OmittedHistory};
 use crate::model::message::{Message, MessageKind};
 use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
@@ -87,7 +87,7 @@ impl LoadedSession {
         if self.formed.is_as_in(form) {
             return None;
         }
-        let formed = FormedView::of(form, &self.source.layout, &self.source.messages);
+        let formed = FormedView::new(form, &self.source.layout, &self.source.messages);
         let fold = Fold::new(fold_input(&self.source, &formed, &self.policy), None);
         let mut session = Self { formed, fold, ..self.clone() };
         session.complete_view();
@@ -108,7 +108,7 @@ impl LoadedSession {
     }
 
     /// The view shortened to a window for one call.
-    pub fn shortened(&self, window: &ModelWindow) -> Shortened {
+    pub fn shortened(&self, window: &ModelWindow) -> ShortenedView {
         let Source { layout, messages, at: base, .. } = &self.source;
         let (sources, covered) = (self.formed.shown(messages), self.formed.covered());
         // The last resort does not depend on the time.
@@ -200,7 +200,7 @@ impl LoadedSession {
 /// For each omission of a layout, the compaction that made it. Those by edits and rewinds, which may be thousands, are not
 /// looked up.
 async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<CompactionId>>> {
-    let is_of_compaction = |omitted: &&Omitted| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
+    let is_of_compaction = |omitted: &&OmittedHistory| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
     let omitted = &source.layout.omitted;
     let marks: BTreeSet<Revision> = omitted.iter().filter(is_of_compaction).map(|omitted| omitted.mark).collect();
     if marks.is_empty() {
@@ -240,7 +240,7 @@ pub fn fold(policy: &Policy, source: &Source, formed: &FormedView) -> Fold {
 
 /// The form of a session's view for its window's provider.
 pub fn formed(source: &Source) -> FormedView {
-    FormedView::of(Form::of_window(&source.window), &source.layout, &source.messages)
+    FormedView::new(Form::of_window(&source.window), &source.layout, &source.messages)
 }
 
 fn fold_input<'a>(source: &'a Source, formed: &'a FormedView, policy: &'a Policy) -> FoldInput<'a> {
@@ -262,6 +262,6 @@ fn empty_messages(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revis
 /// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
 /// corruption.
 pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
-    let policy = presets::read(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    let policy = presets::read_policy(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
     Ok(policy.with_vocabularies(vocabularies))
 }

@@ -4,7 +4,7 @@ use super::session::content_bytes;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::view::SourceMessage;
-use crate::store::{NewMessages, Newest, Pending, SessionChange, SessionCommit, Source};
+use crate::store::{NewMessages, Newest, PendingWork, SessionChange, SessionCommit, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,7 +27,7 @@ pub(super) struct Unfolded {
 #[derive(Debug)]
 pub(super) enum Missing {
     /// No message; its pending work is this.
-    Nothing(Pending),
+    Nothing(PendingWork),
     /// These messages.
     Messages(NewMessages),
     /// What must be read.

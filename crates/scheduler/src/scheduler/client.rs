@@ -10,10 +10,10 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
-use crate::policy::prompt::{self, Expected};
+use crate::policy::prompt::{self, AnswerRequirements};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
-use crate::summarizer::{Refused, Release, Request, Task, TaskEdit, TaskReply};
+use crate::summarizer::{Release, Request, Task, TaskEdit, TaskRefusal, TaskReply};
 
 /// A summary that is to be written: the plan, the summarizer's input, and the details that are kept with it.
 #[derive(Clone)]
@@ -26,12 +26,12 @@ pub(super) struct Assignment {
 impl Assignment {
     /// The assignment of a plan.
     pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
-        let input = SummaryInput::of(plan, &planning.policy.counting, instructions);
+        let input = SummaryInput::from_plan(plan, &planning.policy.counting, instructions);
         Self { plan: plan.clone(), input, details_json: None }
     }
 
     /// The plan with its summary. `supplied` is true if a client wrote it on its own.
-    pub(super) fn written<'a>(&'a self, written: &'a SummaryInEffect, supplied: bool) -> WrittenSummary<'a> {
+    pub(super) fn written_summary<'a>(&'a self, written: &'a SummaryInEffect, supplied: bool) -> WrittenSummary<'a> {
         let SummaryInEffect { output, beside, digest, quoted_until, said_in } = written;
         WrittenSummary {
             plan: &self.plan,
@@ -49,11 +49,12 @@ impl Assignment {
     }
 
     /// The assignment with a client's changes.
-    fn edited(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
+    fn with_edit(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let instructions = edit.instructions.as_ref().unwrap_or(&self.input.instructions);
         let of_plan = |plan: &SummaryPlan| {
-            let SummaryInput { messages, split_turn, .. } = SummaryInput::of(plan, &self.input.counting, instructions);
+            let SummaryInput { messages, split_turn, .. } =
+                SummaryInput::from_plan(plan, &self.input.counting, instructions);
             (messages, split_turn)
         };
         // Messages that the operator's program replaced stay so as long as the plan covers the same ones. The details
@@ -71,8 +72,8 @@ impl Assignment {
     /// The assignment as a task for clients.
     fn task(&self, claim: &Claim, session: SessionId, sources: &[SourceMessage]) -> Task {
         let id = |revision: &i64| -> Option<MessageId> {
-            let found = sources.iter().find(|source| source.message.revision == *revision);
-            found.map(|source| source.message.id)
+            let source = sources.iter().find(|source| source.message.revision == *revision);
+            source.map(|source| source.message.id)
         };
         Task {
             session,
@@ -102,7 +103,7 @@ impl Worker {
         let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
             return Ok(false);
         };
-        let event = self.store.log().at(claim.session, covered.mark).await.map_err(interrupted)?;
+        let event = self.store.log().event_at(claim.session, covered.mark).await.map_err(interrupted)?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,
@@ -130,7 +131,7 @@ impl Worker {
         while let Some(request) = offer.next().await {
             match request {
                 Request::Edit(edit, answer) => {
-                    let changed = edited.edited(here, edit).map_err(Refused::Plan);
+                    let changed = edited.with_edit(here, edit).map_err(TaskRefusal::Plan);
                     if let Ok(changed) = &changed {
                         self.store_plan(claim, &changed.plan).await?;
                     }
@@ -148,7 +149,7 @@ impl Worker {
                             let written = self
                                 .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
                                 .await?;
-                            attempt.check(edited.written(&written, supplied))
+                            attempt.check(edited.written_summary(&written, supplied))
                         }
                         Err(why) => Err(why),
                     };
@@ -158,7 +159,7 @@ impl Worker {
                             drop(answer.send(Ok(())));
                             return Err(Answer::Accepted(Box::new(prepared)));
                         }
-                        Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
+                        Err(why) => drop(answer.send(Err(TaskRefusal::Summary(why)))),
                     }
                 }
                 Request::Release(Release::Delegated) => return Ok(edited),
@@ -182,8 +183,8 @@ impl Worker {
 fn output_of(assignment: &Assignment, reply: TaskReply) -> Result<SummaryOutput, Failure> {
     let input = &assignment.input;
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
-    let words = prompt::words(input.budget_tokens);
-    let expected = Expected::of_history(&input.rules, &messages, input.previous.as_deref(), words);
+    let words = prompt::words_for_budget(input.budget_tokens);
+    let expected = AnswerRequirements::of_history(&input.rules, &messages, input.previous.as_deref(), words);
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     Ok(SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) })

@@ -10,13 +10,13 @@ use crate::model::changes::ContinuationChange;
 use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::policy::plan::SummaryPlan;
 use crate::policy::{Policy, continuing, replay, tokens};
-use crate::store::{self, AttemptEnd, Claim, Commit, Committed, Planned};
+use crate::store::{self, AttemptEnd, Claim, Commit, CommitOutcome, PlannedRange};
 use crate::telemetry::failpoint;
 
 impl Worker {
     /// Registers the range that is about to be summarized with its claim, so that a change of it ends the job at once.
     pub(super) async fn store_plan(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), Answer<'static>> {
-        let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
+        let planned = PlannedRange { covered: plan.covered.clone(), tail_start: plan.tail_start };
         match self.store.jobs().plan(claim.clone(), planned).await {
             Ok(()) => Ok(()),
             Err(error @ store::Error::LeaseLost) => Err(interrupted(error)),
@@ -74,8 +74,8 @@ impl Worker {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
         match with_retry(|| self.store.jobs().commit(commit.clone())).await? {
-            Committed::Done => tracing::info!(%compaction, "compaction committed"),
-            Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
+            CommitOutcome::Done => tracing::info!(%compaction, "compaction committed"),
+            CommitOutcome::Superseded => tracing::info!(%compaction, "compaction superseded"),
         }
         Ok(())
     }

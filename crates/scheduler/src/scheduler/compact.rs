@@ -3,9 +3,9 @@
 
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
-use super::summarize::Summarizing;
+use super::summarize::SummaryAttempt;
 use super::worker::Worker;
-use crate::fold::attempt::{Attempt, AttemptInput, Step};
+use crate::fold::attempt::{Attempt, AttemptInput, AttemptStep};
 use crate::fold::guards::Guards;
 use crate::limits;
 use crate::loaded;
@@ -40,29 +40,29 @@ impl Worker {
         let planning = planning_input(&policy, &claim.window, &source, &formed, self.clock.now());
         let fold = loaded::fold(&policy, &source, &formed);
         let guards = Guards::new(planning, &fold, guard_input(&rows));
-        let mut summarizing = Summarizing::new(self.summarizers.of(claim.request.level), claim, planning);
+        let mut summarizing = SummaryAttempt::new(self.summarizers.for_level(claim.request.level), claim, planning);
         let is_last = claim.attempt >= *attempts_max;
         let (request, writer) = (&claim.request, summarizing.writer());
         let mut attempt =
             Attempt::new(AttemptInput { planning, fold: &fold, guards: &guards, request, writer, is_last });
         let is_answered = request.trigger == Trigger::Overflow
             && replay::is_answered(planning, &self.newest_compactions(claim.session).await?, request.level);
-        let mut step = if is_answered { Step::Failed(overflow_again()) } else { attempt.begin() };
-        while let Step::Write(task) = step {
+        let mut step = if is_answered { AttemptStep::Failed(overflow_again()) } else { attempt.begin() };
+        while let AttemptStep::Write(task) = step {
             step = self.write(&mut attempt, &task, &mut summarizing).await;
         }
         match step {
-            Step::Done(prepared) => {
+            AttemptStep::Done(prepared) => {
                 let mut commit = self.commit_of(claim, &guards, planning.policy, *prepared);
                 if !summarizing.vetoes_continuation() {
                     commit.changes.continuation = self.continuation(&commit, planning.policy).await?;
                 }
                 self.commit(commit).await
             }
-            Step::Nothing | Step::Write(_) => self.end_without_work(claim).await,
-            Step::Failed(failure) => self.fail_job(claim, attempt.explain(failure)).await,
-            Step::Retry { failure, .. } if is_last => self.exhaust_job(claim, attempt.explain(failure)).await,
-            Step::Retry { failure, retry_after_ms } => self.retry_job(claim, failure, retry_after_ms).await,
+            AttemptStep::Nothing | AttemptStep::Write(_) => self.end_without_work(claim).await,
+            AttemptStep::Failed(failure) => self.fail_job(claim, attempt.explain(failure)).await,
+            AttemptStep::Retry { failure, .. } if is_last => self.exhaust_job(claim, attempt.explain(failure)).await,
+            AttemptStep::Retry { failure, retry_after_ms } => self.retry_job(claim, failure, retry_after_ms).await,
         }
     }
 }

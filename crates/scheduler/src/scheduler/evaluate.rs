@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
 use crate::store::{
-    Checked, Condition, Enqueued, Evaluation, EvaluationRequest, Pending, SessionKey, Source, WindowUsage,
+    CheckedInput, Condition, EnqueuedJob, Evaluation, EvaluationRequest, PendingWork, SessionKey, Source, WindowUsage,
 };
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ impl Worker {
     /// Evaluates a session at its newest revision: enqueues the compaction that is decided, if any, and stores the
     /// evaluation, which clears the due mark unless the session changed meanwhile.
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
-        let Evaluated { requests, evaluation } = self.decide(key).await?;
-        if let Some(Enqueued { compaction, .. }) = self.store.jobs().evaluated(key, evaluation, requests).await? {
+        let EvaluationResult { requests, evaluation } = self.decide(key).await?;
+        if let Some(EnqueuedJob { compaction, .. }) = self.store.jobs().evaluated(key, evaluation, requests).await? {
             tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
         }
         Ok(())
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Decides about a session at its newest revision. The session is not held when this returns: an append that comes
     /// during the writes then need not copy it.
-    async fn decide(&self, key: SessionKey) -> Result<Evaluated, Error> {
+    async fn decide(&self, key: SessionKey) -> Result<EvaluationResult, Error> {
         let (session, pending) = self.newest_session(key).await?;
         span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
@@ -69,18 +69,18 @@ impl Worker {
         let recovery = recovery.map(|(request, condition)| (request, condition, None));
         let decided = decided.map(|(request, end)| (request, Condition::Due { at: source.at }, end));
         let request = |(request, condition, confirm_until)| EvaluationRequest {
-            request: Checked::own(request),
+            request: CheckedInput::trusted(request),
             usage: usage.clone(),
             condition,
             confirm_until,
         };
         let requests = recovery.into_iter().chain(decided).map(request).collect();
-        Ok(Evaluated { requests, evaluation: due.evaluation(over_window) })
+        Ok(EvaluationResult { requests, evaluation: due.evaluation(over_window) })
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
     /// are not in its view.
-    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
+    async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, PendingWork), Error> {
         let vacancy = match self.loaded.session(key).await? {
             SessionLookup::Loaded(found) => return Ok(found),
             SessionLookup::Missing(vacancy) => vacancy,
@@ -95,7 +95,7 @@ impl Worker {
 }
 
 /// The result of an evaluation.
-struct Evaluated {
+struct EvaluationResult {
     /// The recovery from an overflow, and the compaction that is decided.
     requests: Vec<EvaluationRequest>,
     /// The guards, and the wake condition of the next evaluation.

@@ -74,7 +74,7 @@ enum HookStatus {
 }
 
 /// The messages for a program.
-pub(super) fn given(sources: &[SourceMessage]) -> Vec<GivenMessage> {
+pub(super) fn given_messages(sources: &[SourceMessage]) -> Vec<GivenMessage> {
     let message = |source: &SourceMessage| GivenMessage {
         message_id: source.message.id.to_string(),
         revision: source.message.revision,
@@ -123,7 +123,7 @@ fn parts(source: &SourceMessage, part: &Part) -> Vec<HookPart> {
 }
 
 /// The messages in place of `originals`; an error says what cannot be used, without its content.
-pub(super) fn replaced(
+pub(super) fn replacement_messages(
     field: &str,
     originals: &[SourceMessage],
     returned: &[ReturnedMessage],
@@ -224,7 +224,7 @@ fn bodies(parts: &[HookPart], bytes: &mut usize) -> Result<Vec<PartBody>, String
 fn new_message(like: &Message, role: HookRole, revision: Revision, bodies: Vec<PartBody>) -> SourceMessage {
     let id = fresh_message_id();
     let part = |(number, body): (u16, PartBody)| Part {
-        id: PartId::of(id, number),
+        id: PartId::in_message(id, number),
         client_id: None,
         revision,
         body: Arc::new(body),

@@ -7,7 +7,7 @@
 use super::client::Assignment;
 use super::error::interrupted;
 use super::hook_messages::{self, GivenMessage, ReturnedMessage};
-use super::processes::{self, Mark, Run};
+use super::processes::{self, HookRun, ProcessMark};
 use super::worker::Worker;
 use crate::clock::fresh_id;
 use crate::config::Hook;
@@ -117,26 +117,26 @@ pub(super) struct HookChanges {
     /// The request for the summary, instead of the policy's.
     prompt: Option<String>,
     /// The replaced messages.
-    material: Option<Material>,
+    material: Option<ReturnedMaterial>,
     /// True if no continuation may follow.
     pub(super) vetoes_continuation: bool,
 }
 
 /// Messages that a program returned, and those that it was given.
 #[derive(Debug)]
-struct Material {
+struct ReturnedMaterial {
     given: [Vec<SourceMessage>; 2],
     read: [Vec<SourceMessage>; 2],
 }
 
-impl Material {
+impl ReturnedMaterial {
     /// The replaced messages; none if the program returned none.
-    fn of(input: &SummaryInput, output: &HookOutput) -> Result<Option<Self>, String> {
+    fn from_output(input: &SummaryInput, output: &HookOutput) -> Result<Option<Self>, String> {
         if output.messages.is_none() && output.split_turn.is_none() {
             return Ok(None);
         }
         let read = |field: &str, given: &Vec<SourceMessage>, returned: &Option<Vec<ReturnedMessage>>| match returned {
-            Some(returned) => hook_messages::replaced(field, given, returned),
+            Some(returned) => hook_messages::replacement_messages(field, given, returned),
             None => Ok(given.clone()),
         };
         let read = [
@@ -159,7 +159,7 @@ impl Material {
 impl HookChanges {
     /// True if the program replaced other messages than these. A smaller tail leaves more of them.
     pub(super) fn is_for_other(&self, input: &SummaryInput) -> bool {
-        self.material.as_ref().is_some_and(|Material { given: [messages, split_turn], .. }| {
+        self.material.as_ref().is_some_and(|ReturnedMaterial { given: [messages, split_turn], .. }| {
             *messages != input.messages || *split_turn != input.split_turn
         })
     }
@@ -212,15 +212,15 @@ impl Worker {
                 budget_tokens: assignment.input.budget_tokens,
                 instructions: &assignment.input.instructions,
                 material: hook.messages.then(|| HookMaterial {
-                    messages: hook_messages::given(&assignment.input.messages),
-                    split_turn: hook_messages::given(&assignment.input.split_turn),
+                    messages: hook_messages::given_messages(&assignment.input.messages),
+                    split_turn: hook_messages::given_messages(&assignment.input.split_turn),
                     previous_summary: assignment.input.previous.as_deref(),
                 }),
             },
         };
-        let answer = ask(hook, Mark(self.owner), &input).await.and_then(|output| {
-            let output = read(&output, &assignment.input.instructions)?;
-            Ok((Material::of(&assignment.input, &output)?, output))
+        let answer = ask(hook, ProcessMark(self.owner), &input).await.and_then(|output| {
+            let output = read_output(&output, &assignment.input.instructions)?;
+            Ok((ReturnedMaterial::from_output(&assignment.input, &output)?, output))
         });
         let (material, output) = match answer {
             Ok(answer) => answer,
@@ -275,7 +275,7 @@ impl Worker {
                 summary: text.unwrap_or_default(),
             },
         };
-        if let Err(why) = ask(hook, Mark(self.owner), &input).await {
+        if let Err(why) = ask(hook, ProcessMark(self.owner), &input).await {
             tracing::warn!(compaction = %claim.compaction, "post_compact {why}");
         }
         Ok(())
@@ -286,11 +286,11 @@ impl Worker {
 /// goes when the fuzzer goes.
 #[doc(hidden)]
 pub fn read_hook_output(output: &[u8]) -> Result<(), String> {
-    read(output, "").map(drop)
+    read_output(output, "").map(drop)
 }
 
 /// Parses a program's output; empty output means no changes.
-fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
+fn read_output(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
     if output.trim_ascii().is_empty() {
         return Ok(HookOutput::default());
     }
@@ -310,7 +310,7 @@ fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
 }
 
 /// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
-async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
+async fn ask(hook: &Hook, mark: ProcessMark, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
     let input = serde_json::to_vec(input).map_err(|error| format!("its input cannot be encoded: {error}"))?;
     if input.len() > limits::HOOK_INPUT_BYTES_MAX {
@@ -329,7 +329,7 @@ async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, 
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    let run = Run::new(child.id(), mark);
+    let run = HookRun::new(child.id(), mark);
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let send = async {
         if let Some(mut stdin) = stdin {
@@ -345,7 +345,7 @@ async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, 
     let Ok((output, ended)) = tokio::time::timeout(limit, talk).await else {
         return Err(format!("did not end within {} s", hook.timeout_seconds));
     };
-    run.ended();
+    run.note_ended();
     let status = ended.map_err(|error| format!("cannot be waited for: {error}"))?;
     if !status.success() {
         return Err(format!("failed with {status}; what it wrote to standard error is not kept"));
@@ -359,11 +359,11 @@ async fn ask(hook: &Hook, mark: Mark, input: &HookInput<'_>) -> Result<Vec<u8>, 
 /// The input up to a bound, and true if there was more. All of it is read, so that the writer does not block.
 async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
     let Some(mut from) = from else { return (Vec::new(), false) };
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    drop((&mut from).take(limit).read_to_end(&mut kept).await);
+    drop((&mut from).take(limit).read_to_end(&mut output).await);
     let more = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
-    (kept, more.is_ok_and(|more| more > 0))
+    (output, more.is_ok_and(|more| more > 0))
 }
 
 #[cfg(test)]
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_output_of_a_program_is_parsed_strictly() {
-        let parse = |text: &str| read(text.as_bytes(), "old");
+        let parse = |text: &str| read_output(text.as_bytes(), "old");
         assert_eq!(parse(" \n"), Ok(HookOutput::default()));
         assert_eq!(parse("{}"), Ok(HookOutput::default()));
         let expected = HookOutput { instructions: "be brief".to_owned(), ..HookOutput::default() };
@@ -427,8 +427,8 @@ mod tests {
             budget_tokens: 1,
         };
         let (less, more) = (input(vec![message(1)]), input(vec![message(1), message(2)]));
-        let output = read(br#"{"messages": [{"role": "user", "parts": [{"text": "x"}]}]}"#, "").expect("read");
-        let material = Material::of(&less, &output).expect("usable");
+        let output = read_output(br#"{"messages": [{"role": "user", "parts": [{"text": "x"}]}]}"#, "").expect("read");
+        let material = ReturnedMaterial::from_output(&less, &output).expect("usable");
         let changes = HookChanges { material, ..HookChanges::default() };
         assert!(!changes.is_for_other(&less) && changes.is_for_other(&more));
         assert!(!HookChanges::default().is_for_other(&more), "a program that replaced none is not asked again");

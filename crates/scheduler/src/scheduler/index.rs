@@ -41,7 +41,7 @@ impl IndexQueue {
 pub async fn index(store: &Store, session: SessionKey, through: Revision) -> store::Result<()> {
     while store.index().indexed_to(session).await? < through {
         let Some(batch) = store.index().unindexed(session).await? else { break };
-        let words = batch.messages.iter().map(|(_, message)| recall::words(message)).collect();
+        let words = batch.messages.iter().map(|(_, message)| recall::message_words(message)).collect();
         store.index().add_words(batch, words).await?;
     }
     Ok(())
@@ -90,7 +90,7 @@ async fn queue_unfinished(store: &Store, index_queue: &IndexQueue) -> store::Res
 async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
     let (_, policy) = store.sessions().get(session).await?;
     // A policy that cannot be parsed is reported where it is needed.
-    if presets::read(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
+    if presets::read_policy(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
         index(store, session, Revision::MAX).await?;
     }
     Ok(())

@@ -42,7 +42,7 @@ impl Worker {
 
     /// The newest compactions of a session, as many as the answer to an overflow needs.
     pub(super) async fn newest_compactions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
-        let found = self.store.compactions().list(session, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
-        Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
+        let compactions = self.store.compactions().list(session, None, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        Ok(compactions.into_iter().map(|(_, compaction)| compaction).collect())
     }
 }

@@ -42,7 +42,7 @@ use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use step::{Input, State, WorkItem, step};
+use step::{Input, SchedulerState, WorkItem, step};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -135,7 +135,7 @@ impl Scheduler {
         queues.close();
         workers.wait().await;
         if self.options.hooks.pre_compact.is_some() || self.options.hooks.post_compact.is_some() {
-            processes::Mark(owner).kill_all();
+            processes::ProcessMark(owner).kill_all();
         }
         if let Err(error) = recover::give_back_all(&self.store, &self.clock).await {
             tracing::info!(%error, "what was in hand is taken up at the next start");
@@ -146,11 +146,11 @@ impl Scheduler {
     async fn recover_lost_jobs(&self, cancel: &CancellationToken) -> bool {
         let mut attempt = 1;
         loop {
-            let taken = tokio::select! {
+            let released = tokio::select! {
                 () = cancel.cancelled() => return false,
-                taken = recover::release_all(&self.store, &self.clock) => taken,
+                released = recover::release_all(&self.store, &self.clock) => released,
             };
-            match taken {
+            match released {
                 Ok(()) => {
                     self.handle.reports.readable();
                     return true;
@@ -205,7 +205,7 @@ impl Scheduler {
 
     /// Hands out work until it is cancelled.
     async fn dispatch(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let mut work = self.store.jobs().watch_work();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
         // The earliest wake time of a session, read again each time.
@@ -254,7 +254,7 @@ impl Scheduler {
         }
     }
 
-    async fn release_expired(&self, state: &State) {
+    async fn release_expired(&self, state: &SchedulerState) {
         if let Err(error) = recover::release_expired(&self.store, &self.clock, |job| state.is_running(job)).await {
             tracing::warn!(%error, "lost compactions are taken up later");
         }
@@ -274,7 +274,7 @@ impl Scheduler {
     /// Reads due sessions, ready jobs and the earliest wake time of a session from the database. It reads few at a
     /// time: the rest is found when these are done. Work in progress may still be at the front of the lists, so they
     /// are longer by that number.
-    async fn find_work(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
+    async fn find_work(&self, state: &SchedulerState) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
         let mut next_wake = self.store.jobs().next_wake().await?;
         if next_wake.is_some_and(|instant| instant <= now) {
@@ -390,7 +390,7 @@ mod tests {
             }
         };
         work_loop(act, queue, finished, CancellationToken::new()).await;
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let all = || (1..=3).map(|job| (job, SessionKey(job))).collect();
         let found = || Input::Found { due: Vec::new(), ready: all(), now: Instant::now() };
         assert_eq!(step(&mut state, found()).len(), 3);

@@ -1,7 +1,7 @@
 //! Plans of compactions by hand, made by the code that runs them and not written anywhere.
 
 use super::handle::SchedulerHandle;
-use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, Writer};
+use crate::fold::attempt::{Answer, Attempt, AttemptInput, AttemptStep, Writer};
 use crate::fold::guards::Guards;
 use crate::fold::{Fold, PreparedCompaction};
 use crate::model::changes::Changes;
@@ -48,7 +48,7 @@ fn attempt<'a>(planning: PlanningInput<'a>, fold: &'a Fold, request: &'a Compact
 
 /// True if a request by hand would find anything to remove or to summarize.
 pub fn is_possible(planning: PlanningInput<'_>, fold: &Fold, request: &CompactionRequest) -> bool {
-    matches!(attempt(planning, fold, request).begin(), Step::Write(_) | Step::Done(_))
+    matches!(attempt(planning, fold, request).begin(), AttemptStep::Write(_) | AttemptStep::Done(_))
 }
 
 impl SchedulerHandle {
@@ -56,11 +56,11 @@ impl SchedulerHandle {
     pub fn preview(&self, planning: PlanningInput<'_>, fold: &Fold, request: &CompactionRequest) -> Option<Preview> {
         let mut attempt = attempt(planning, fold, request);
         let mut step = attempt.begin();
-        if let Step::Write(task) = &step
+        if let AttemptStep::Write(task) = &step
             // A blank text takes the summary's position and next to no tokens.
             && let Ok(prepared) = attempt.check(WrittenSummary::new(&task.plan, " "))
         {
-            let input = SummaryInput::of(&task.plan, &planning.policy.counting, &request.instructions);
+            let input = SummaryInput::from_plan(&task.plan, &planning.policy.counting, &request.instructions);
             let forecast = self.summarizers.of(request.level).forecast(&input);
             let summary_tokens = longhand_extractive::tokens_max(&input, !forecast.requests.is_empty());
             let preview = Preview::from(prepared);
@@ -73,9 +73,9 @@ impl SchedulerHandle {
             });
         }
         // Even the shortest summary would free too little.
-        while let Step::Write(_) = step {
+        while let AttemptStep::Write(_) = step {
             step = attempt.answer(Answer::Failed(Failure::new(FailureReason::NoGain, "")));
         }
-        if let Step::Done(prepared) = step { Some((*prepared).into()) } else { None }
+        if let AttemptStep::Done(prepared) = step { Some((*prepared).into()) } else { None }
     }
 }

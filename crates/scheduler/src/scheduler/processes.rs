@@ -13,9 +13,9 @@ const ROUNDS_MAX: usize = 16;
 
 /// The mark of all programs that this start of the daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark(pub(super) Uuid);
+pub(super) struct ProcessMark(pub(super) Uuid);
 
-impl Mark {
+impl ProcessMark {
     /// The mark of one run.
     pub(super) fn of_run(self, run: Uuid) -> String {
         format!("{}/{run}", self.0)
@@ -28,13 +28,13 @@ impl Mark {
 }
 
 /// The processes of a run. They are killed when this is dropped, unless the program has ended by itself.
-pub(super) struct Run {
+pub(super) struct HookRun {
     leader: Option<Pid>,
     mark: String,
     has_ended: bool,
 }
 
-impl Run {
+impl HookRun {
     /// The run of a program that leads a process group.
     pub(super) fn new(leader: Option<u32>, mark: String) -> Self {
         let leader = leader.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -42,12 +42,12 @@ impl Run {
     }
 
     /// The program has ended, and closed its outputs.
-    pub(super) fn ended(mut self) {
+    pub(super) fn note_ended(mut self) {
         self.has_ended = true;
     }
 }
 
-impl Drop for Run {
+impl Drop for HookRun {
     fn drop(&mut self) {
         if self.has_ended {
             return;
@@ -65,17 +65,17 @@ fn kill_marked(mark: &str) {
     let wanted = format!("{VARIABLE}={mark}");
     for _ in 0..ROUNDS_MAX {
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
-        let found: Vec<Pid> = entries
+        let pids: Vec<Pid> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let id = entry.file_name().to_str()?.parse().ok()?;
                 has_variable(&entry.path(), wanted.as_bytes()).then(|| Pid::from_raw(id))?
             })
             .collect();
-        if found.is_empty() {
+        if pids.is_empty() {
             return;
         }
-        for process in found {
+        for process in pids {
             let _ = kill_process(process, Signal::KILL);
         }
     }

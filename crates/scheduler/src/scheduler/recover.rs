@@ -32,9 +32,9 @@ pub(super) async fn release_expired(
     is_running: impl Fn(i64) -> bool,
 ) -> Result<(), Error> {
     let now = clock.now();
-    let given = now..=now.plus_millis(limits::LEASE_MS);
+    let lease_ends = now..=now.plus_millis(limits::LEASE_MS);
     for (job, until) in store.jobs().running().await? {
-        if !given.contains(&until) && !is_running(job) {
+        if !lease_ends.contains(&until) && !is_running(job) {
             go_on(job, release(store, clock, job).await)?;
         }
     }
@@ -53,7 +53,7 @@ pub(super) async fn give_back_all(store: &Store, clock: &Clock) -> Result<(), Er
 async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.jobs().lost_claim(job).await?;
     let stopped = failure(FailureReason::DaemonStopped, "the daemon was stopped while it ran");
-    taken(store.jobs().retry(claim, stopped, clock.now(), AttemptEnd::Released).await)
+    ignore_lost_lease(store.jobs().retry(claim, stopped, clock.now(), AttemptEnd::Released).await)
 }
 
 /// A job that cannot be read or written does not delay the others. It stays as it is until its row is repaired.
@@ -76,18 +76,18 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
             FailureReason::Poison,
             format!("the daemon or the worker stopped {} times over it", claim.lost_attempts + 1),
         );
-        taken(store.jobs().exhaust(claim, poison).await)?;
+        ignore_lost_lease(store.jobs().exhaust(claim, poison).await)?;
         tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");
     } else {
         let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");
-        taken(store.jobs().retry(claim, lost, clock.now(), AttemptEnd::Lost).await)?;
+        ignore_lost_lease(store.jobs().retry(claim, lost, clock.now(), AttemptEnd::Lost).await)?;
         tracing::info!(%compaction, "took up a compaction");
     }
     Ok(())
 }
 
 /// A lost lease is a success: the job was ended by another caller meanwhile.
-fn taken(done: store::Result<()>) -> Result<(), Error> {
+fn ignore_lost_lease(done: store::Result<()>) -> Result<(), Error> {
     match done {
         Ok(()) | Err(store::Error::LeaseLost) => Ok(()),
         Err(error) => Err(error.into()),

@@ -65,13 +65,13 @@ impl RequestLog {
             duration_ms: call.duration_ms,
             failure: call.failure.clone(),
             end_time: self.clock.now(),
-            texts: call.texts.as_ref().map(|texts| (bounded(&texts.request), bounded(&texts.reply))),
+            texts: call.texts.as_ref().map(|texts| (bounded_text(&texts.request), bounded_text(&texts.reply))),
         };
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 }
 
 /// A text up to the stored maximum. The hash stored with it covers the whole text.
-fn bounded(text: &str) -> String {
+fn bounded_text(text: &str) -> String {
     text[..text.floor_char_boundary(limits::RECORDED_TEXT_BYTES_MAX)].to_owned()
 }

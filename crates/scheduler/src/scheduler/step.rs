@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The scheduler's state. Everything else is in the database.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct SchedulerState {
     /// Jobs that were handed to a worker and have not come back.
     jobs: HashSet<i64>,
     /// Sessions that a worker evaluates, or whose job a worker runs.
@@ -62,7 +62,7 @@ pub(super) enum WorkItem {
 
 /// Applies an input, and returns the work for the workers, in this order. A session is with one worker at most, so that
 /// an evaluation never races the job that it requested.
-pub(super) fn step(state: &mut State, input: Input) -> Vec<WorkItem> {
+pub(super) fn step(state: &mut SchedulerState, input: Input) -> Vec<WorkItem> {
     let mut effects = Vec::new();
     match input {
         Input::Found { due, ready, now } => {
@@ -95,7 +95,7 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<WorkItem> {
     effects
 }
 
-impl State {
+impl SchedulerState {
     /// True if a worker has this job.
     pub(super) fn is_running(&self, job: i64) -> bool {
         self.jobs.contains(&job)
@@ -164,7 +164,7 @@ mod tests {
         work.iter().map(name).collect()
     }
 
-    fn found(due_sessions: &[i64], ready: &[(i64, i64)]) -> Input {
+    fn found_work(due_sessions: &[i64], ready: &[(i64, i64)]) -> Input {
         found_at(due_sessions, ready, Instant::now())
     }
 
@@ -178,24 +178,27 @@ mod tests {
 
     #[test]
     fn work_in_progress_is_not_handed_out_again() {
-        let mut state = State::default();
-        assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), ["run 7 of 3", "evaluate 1", "evaluate 2"]);
-        assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), Vec::<String>::new());
+        let mut state = SchedulerState::default();
+        assert_eq!(
+            names(&step(&mut state, found_work(&[1, 2], &[(7, 3)]))),
+            ["run 7 of 3", "evaluate 1", "evaluate 2"]
+        );
+        assert_eq!(names(&step(&mut state, found_work(&[1, 2], &[(7, 3)]))), Vec::<String>::new());
     }
 
     #[test]
     fn a_session_is_in_one_workers_hands_at_most() {
-        let mut state = State::default();
-        step(&mut state, found(&[], &[(7, 1)]));
-        assert_eq!(names(&step(&mut state, found(&[1], &[]))), Vec::<String>::new());
+        let mut state = SchedulerState::default();
+        step(&mut state, found_work(&[], &[(7, 1)]));
+        assert_eq!(names(&step(&mut state, found_work(&[1], &[]))), Vec::<String>::new());
         let done = Input::Finished(WorkItem::Run { job: 7, session: SessionKey(1) });
         step(&mut state, done);
-        assert_eq!(names(&step(&mut state, found(&[1], &[]))), ["evaluate 1"]);
+        assert_eq!(names(&step(&mut state, found_work(&[1], &[]))), ["evaluate 1"]);
     }
 
     #[test]
     fn failed_work_pauses_longer_each_time_and_delays_no_other() {
-        let (mut state, start) = (State::default(), Instant::now());
+        let (mut state, start) = (SchedulerState::default(), Instant::now());
         let at = |millis: i64| start + Duration::from_millis(millis.unsigned_abs());
         let (mut now, mut waits) = (0, Vec::new());
         for _ in 0..12 {
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn pauses_are_bounded_in_number_and_end_with_their_work() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (SchedulerState::default(), Instant::now());
         for session in 0..=limits::PAUSED_SESSIONS_MAX {
             let session = i64::try_from(session).expect("few");
             step(&mut state, found_at(&[session], &[], now));

@@ -6,7 +6,7 @@ use super::error::interrupted;
 use super::hooks::HookChanges;
 use super::worker::Worker;
 use super::written::digest_of;
-use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
+use crate::fold::attempt::{Answer, Attempt, AttemptStep, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
 use crate::policy::plan::PlanningInput;
@@ -16,7 +16,7 @@ use crate::summarizer::{self, Extractive, Observer, Summarizer};
 use std::time::Duration;
 
 /// The summarizer of an attempt, and the summary that is being written.
-pub(super) struct Summarizing<'a> {
+pub(super) struct SummaryAttempt<'a> {
     summarizer: &'a dyn Summarizer,
     claim: &'a Claim,
     planning: PlanningInput<'a>,
@@ -26,7 +26,7 @@ pub(super) struct Summarizing<'a> {
     assignment: Option<(usize, Assignment)>,
 }
 
-impl<'a> Summarizing<'a> {
+impl<'a> SummaryAttempt<'a> {
     pub(super) fn new(summarizer: &'a dyn Summarizer, claim: &'a Claim, planning: PlanningInput<'a>) -> Self {
         Self { summarizer, claim, planning, hook_changes: None, assignment: None }
     }
@@ -51,7 +51,7 @@ impl Worker {
         attempt: &mut Attempt<'_>,
         task: &SummaryTask,
         summarizing: &mut Summarizing<'_>,
-    ) -> Step {
+    ) -> AttemptStep {
         let claim = summarizing.claim;
         let assignment = match summarizing.assignment.take() {
             Some((number, assignment)) if number == task.number => assignment,
@@ -77,7 +77,7 @@ impl Worker {
             }
         };
         let step = match written {
-            Ok(written) => attempt.answer(Answer::Written(assignment.written(&written, false))),
+            Ok(written) => attempt.answer(Answer::Written(assignment.written_summary(&written, false))),
             Err(answer) => attempt.answer(answer),
         };
         summarizing.assignment = Some((task.number, assignment));
@@ -97,14 +97,14 @@ impl Worker {
         &self,
         attempt: &Attempt<'_>,
         task: &SummaryTask,
-        summarizing: &mut Summarizing<'_>,
+        summarizing: &mut SummaryAttempt<'_>,
     ) -> Result<Assignment, Answer<'static>> {
         let (claim, planning) = (summarizing.claim, summarizing.planning);
         // The built-in summarizer takes no time in which the range could change, and the commit compares it.
         if summarizing.writer() == Writer::Configured || self.hooks.pre_compact.is_some() || self.tasks.are_offered() {
             self.store_plan(claim, &task.plan).await?;
         }
-        let mut assignment = Assignment::of(planning, &task.plan, &claim.request.instructions);
+        let mut assignment = Assignment::from_plan(planning, &task.plan, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, &task.plan).await?;
         if let (Some(covered), Some(previous)) = (&planning.layout.covered, &task.plan.previous) {
             let digest = digest_of(&self.store, claim.session, covered, previous).await.map_err(interrupted)?;

@@ -7,7 +7,7 @@ use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::layout::{Covered, Placement};
+use crate::model::layout::{CoveredHistory, Placement};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -32,7 +32,7 @@ pub struct SummaryInEffect {
 impl SummaryInEffect {
     /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
     /// on its own: its text stays as it is.
-    pub fn of(
+    pub fn new(
         input: &SummaryInput,
         output: SummaryOutput,
         (behind, seen): (&[SourceMessage], Revision),
@@ -69,12 +69,17 @@ impl Worker {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
+        SummaryInEffect::new(input, output, (&behind, seen), supplied).map_err(interrupted)
     }
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
-pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
+pub async fn digest_of(
+    store: &Store,
+    session: SessionKey,
+    covered: &CoveredHistory,
+    summary: &str,
+) -> store::Result<String> {
     let kept = store.compactions().digest(covered.compaction).await?;
     if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
         return Ok(json);
@@ -93,12 +98,12 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
             Some(_) => messages.iter().rposition(is_start).filter(|start| *start > 0).unwrap_or(messages.len()),
             None => messages.len(),
         };
-        digest = digest.merged(Digest::of(&messages[..end]));
+        digest = digest.merged(Digest::from_messages(&messages[..end]));
         messages.drain(..end);
         let Some(next) = next else { break };
         from = next;
     }
-    let event = store.log().at(session, covered.mark).await?;
+    let event = store.log().event_at(session, covered.mark).await?;
     let is_own = event.is_some_and(|event| match event.body {
         EventBody::Compacted { outcome, .. } => outcome.summarizer == extractive::NAME,
         _ => false,

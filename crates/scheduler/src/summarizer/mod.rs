@@ -24,4 +24,4 @@ pub use provider::gate::{Breaker, GateState};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
 pub use summary::{Error, Forecast, Gate, Summarizer};
-pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};
+pub use tasks::{Filter, Offer, Release, Request, Task, TaskEdit, TaskLease, TaskRefusal, TaskReply, Tasks};

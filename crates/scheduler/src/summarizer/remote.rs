@@ -31,7 +31,6 @@ pub(super) struct Remote {
     max_output: i64,
 }
 
-/// Parameters of one try.
 struct TryParameters<'a> {
     input: &'a SummaryInput,
     observer: &'a dyn Observer,
@@ -96,7 +95,7 @@ fn prompt_tokens(prompt: &Prompt) -> i64 {
 }
 
 /// Groups notes so that each group fits one request. A group holds at least two, so that each round leaves fewer.
-fn grouped(notes: Vec<String>, piece_tokens: i64) -> Vec<Vec<String>> {
+fn group_notes(notes: Vec<String>, piece_tokens: i64) -> Vec<Vec<String>> {
     // Estimate of the tags around a note, in tokens.
     const TAGS: i64 = 16;
     let half = (piece_tokens / 2).saturating_sub(TAGS).max(1);
@@ -129,7 +128,7 @@ impl Remote {
         let counter = UsageCounter::new(observer);
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let mut request_tokens_max = self.window.saturating_sub(self.max_output);
-        let mut words = prompt::words(budget);
+        let mut words = prompt::words_for_budget(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         for skip in 0..EFFORTS {
             counter.on_start(self.name());
@@ -228,7 +227,7 @@ impl Remote {
         piece_tokens: i64,
     ) -> Result<String, Fault> {
         loop {
-            let mut groups = grouped(notes, piece_tokens);
+            let mut groups = group_notes(notes, piece_tokens);
             if groups.len() <= 1 {
                 let last = groups.pop().unwrap_or_default();
                 return self
@@ -302,7 +301,7 @@ impl Summarizer for Remote {
             input,
             observer: &NoObserver,
             skip: 0,
-            words: prompt::words(budget),
+            words: prompt::words_for_budget(budget),
             request_tokens_max: self.window.saturating_sub(self.max_output),
             longest_request: AtomicI64::new(0),
         };
@@ -339,7 +338,7 @@ impl Summarizer for Remote {
             requests,
             request_tokens,
             chunked,
-            cost_micros: self.provider.priced(usage).cost_micros(),
+            cost_micros: self.provider.with_cost(usage).cost_micros(),
         }
     }
 }
@@ -350,7 +349,7 @@ mod tests {
 
     fn check(notes: &[i64], piece_tokens: i64, expected: &[usize]) {
         let notes = notes.iter().map(|tokens| "abc".repeat(usize::try_from(*tokens).expect("small"))).collect();
-        let groups = grouped(notes, piece_tokens);
+        let groups = group_notes(notes, piece_tokens);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), expected);
     }
 

@@ -23,7 +23,7 @@ pub struct Levels {
 
 impl Levels {
     /// One summarizer for all levels.
-    pub fn all(summarizer: Arc<dyn Summarizer>) -> Self {
+    pub fn same_for_all(summarizer: Arc<dyn Summarizer>) -> Self {
         Self { auto: summarizer.clone(), deep: summarizer }
     }
 
@@ -39,7 +39,7 @@ impl Levels {
     }
 
     /// The summarizer for a level.
-    pub fn of(&self, level: Option<Level>) -> &dyn Summarizer {
+    pub fn for_level(&self, level: Option<Level>) -> &dyn Summarizer {
         match level {
             Some(Level::Deep) => self.deep.as_ref(),
             Some(Level::Auto | Level::Micro) | None => self.auto.as_ref(),
@@ -119,7 +119,7 @@ fn key(settings: &SummarizerSettings) -> Result<Option<Secret>, String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Levels, Error> {
+    fn levels_of_text(text: &str) -> Result<Levels, Error> {
         let model = "kind = \"openai-chat\"\nmodel = \"m\"\nwindow = 20000\nmax_output = 1000";
         let config: Config = toml::from_str(&format!("[summarizers.fake]\n{model}\n{text}")).expect(text);
         levels(&config, &Clock::default())
@@ -134,7 +134,8 @@ mod tests {
             ("auto = \"fake\"", "fake", "fake"),
             ("auto = \"fake\"\ndeep = \"extractive\"", "fake", BUILT_IN),
         ] {
-            let levels = read(&format!("[summarizer]\n{chosen}")).map_err(|error| error.to_string()).expect(chosen);
+            let levels =
+                levels_of_text(&format!("[summarizer]\n{chosen}")).map_err(|error| error.to_string()).expect(chosen);
             assert_eq!((levels.auto.name(), levels.deep.name()), (auto, deep), "{chosen}");
         }
     }
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn a_key_instead_of_a_variable_is_not_printed() {
         let error_of = |value: &str| {
-            let read = read(&format!("api_key_env = \"{value}\""));
+            let read = levels_of_text(&format!("api_key_env = \"{value}\""));
             read.err().map(|error| error.to_string()).unwrap_or_default()
         };
         for key in ["sk-very-secret-0123456789", "AIzaSyVerySecret", "0123456789ABCDEF", "SECRET KEY"] {

@@ -12,9 +12,9 @@ use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
 use crate::policy::plan::PlanEdit;
-use crate::policy::prompt::Expected;
+use crate::policy::prompt::AnswerRequirements;
 use crate::policy::summary::SummaryInput;
-use crate::store::Checked;
+use crate::store::CheckedInput;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -80,7 +80,7 @@ impl TaskReply {
     /// Returns the summary, or the reason why the text cannot be one. An answer to the request is checked against the
     /// requested form, and stripped of the wrapping that the policy asked for; a client's own summary is taken as it
     /// is.
-    pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
+    pub fn summary(&self, expected: &AnswerRequirements<'_>) -> Result<String, Failure> {
         let refused = |reason: FailureReason, message: &str| Err(Failure::new(reason, message));
         match self.reason {
             None | Some(FinishReason::Stop) => {}
@@ -123,7 +123,7 @@ pub enum Release {
 
 /// Reason why a client's call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum TaskRefusal {
     /// The compaction has no task for clients, or no longer has one.
     NotFound,
     /// The lease ended, or the token is not the lease's.
@@ -139,9 +139,9 @@ pub enum Refused {
 /// A client's request to the worker while it holds a lease.
 pub enum Request {
     /// Changes the plan; the answer is the changed task.
-    Edit(TaskEdit, oneshot::Sender<Result<Arc<Task>, Refused>>),
+    Edit(TaskEdit, oneshot::Sender<Result<Arc<Task>, TaskRefusal>>),
     /// Completes the task with the client's summary.
-    Complete(TaskReply, oneshot::Sender<Result<(), Refused>>),
+    Complete(TaskReply, oneshot::Sender<Result<(), TaskRefusal>>),
     /// Releases the task.
     Release(Release),
 }
@@ -157,7 +157,7 @@ pub struct Filter {
 
 /// A task that a client has leased.
 #[derive(Debug, Clone)]
-pub struct Leased {
+pub struct TaskLease {
     /// The task.
     pub task: Arc<Task>,
     /// Token that proves the lease.
@@ -169,19 +169,19 @@ pub struct Leased {
 /// The tasks on offer. Cheap to clone.
 #[derive(Clone)]
 pub struct Tasks {
-    shared: Arc<Shared>,
+    shared: Arc<TaskBoard>,
 }
 
-struct Shared {
+struct TaskBoard {
     /// Oldest first; at most one per worker.
-    offered: Mutex<Vec<Offered>>,
+    offered: Mutex<Vec<OfferedTask>>,
     changed: watch::Sender<()>,
     /// Time that a task waits for a client; zero if no task is ever offered.
     wait: Duration,
     callers: Arc<Semaphore>,
 }
 
-struct Offered {
+struct OfferedTask {
     /// Tells it apart from an earlier offer for the same compaction whose worker does not know yet that it lost the
     /// job.
     id: Uuid,
@@ -212,7 +212,7 @@ impl Tasks {
     pub fn new(wait: Duration) -> Self {
         let callers = Arc::new(Semaphore::new(limits::SUMMARY_TASK_CALLERS_MAX));
         let (changed, _) = watch::channel(());
-        Self { shared: Arc::new(Shared { offered: Mutex::default(), changed, wait, callers }) }
+        Self { shared: Arc::new(TaskBoard { offered: Mutex::default(), changed, wait, callers }) }
     }
 
     /// True if tasks are offered at all.
@@ -221,7 +221,7 @@ impl Tasks {
     }
 
     /// Locks the list. A poisoned lock is safe to use: the list is consistent at any time.
-    fn offered(&self) -> MutexGuard<'_, Vec<Offered>> {
+    fn lock_offered(&self) -> MutexGuard<'_, Vec<OfferedTask>> {
         self.shared.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,7 +231,7 @@ impl Tasks {
         let lease_changed = Arc::new(Notify::new());
         let id = fresh_id();
         let open_until = Instant::now() + self.shared.wait;
-        let offered = Offered {
+        let offered = OfferedTask {
             id,
             task: Arc::new(task),
             lease: None,
@@ -241,14 +241,14 @@ impl Tasks {
             requests: sender,
             lease_changed: lease_changed.clone(),
         };
-        self.offered().push(offered);
+        self.lock_offered().push(offered);
         self.shared.changed.send_replace(());
         Offer { tasks: self.clone(), id, requests, lease_changed }
     }
 
     /// Reserves a slot for a caller that waits for tasks; dropping it frees the slot.
-    pub fn caller_slot(&self) -> Result<OwnedSemaphorePermit, Refused> {
-        self.shared.callers.clone().try_acquire_owned().map_err(|_| Refused::TooMany)
+    pub fn caller_slot(&self) -> Result<OwnedSemaphorePermit, TaskRefusal> {
+        self.shared.callers.clone().try_acquire_owned().map_err(|_| TaskRefusal::TooMany)
     }
 
     /// Waits for a task that matches the filter and whose session the client sees, and leases it. The oldest goes
@@ -258,7 +258,7 @@ impl Tasks {
         filter: &Filter,
         lease: Duration,
         sees: impl Fn(SessionId) -> F,
-    ) -> Leased {
+    ) -> TaskLease {
         let mut changed = self.shared.changed.subscribe();
         loop {
             changed.mark_unchanged();
@@ -279,28 +279,28 @@ impl Tasks {
 
     /// The sessions of tasks that match the filter and that nobody holds.
     fn free(&self, filter: &Filter) -> Vec<SessionId> {
-        let all = self.offered();
+        let all = self.lock_offered();
         all.iter().filter(|offered| offered.fits(filter)).map(|offered| offered.task.session).collect()
     }
 
     /// The session of the task for a compaction; none if there is no such task.
     pub fn session_of(&self, compaction: CompactionId) -> Option<SessionId> {
-        let all = self.offered();
+        let all = self.lock_offered();
         all.iter().find(|offered| offered.task.compaction == compaction).map(|offered| offered.task.session)
     }
 
-    fn take(&self, filter: &Filter, visible: &[SessionId], lease: Duration) -> Option<Leased> {
-        let fits = |offered: &&mut Offered| offered.fits(filter) && visible.contains(&offered.task.session);
-        let mut all = self.offered();
+    fn take(&self, filter: &Filter, visible: &[SessionId], lease: Duration) -> Option<TaskLease> {
+        let fits = |offered: &&mut OfferedTask| offered.fits(filter) && visible.contains(&offered.task.session);
+        let mut all = self.lock_offered();
         let offered = all.iter_mut().find(fits)?;
         let token = fresh_id();
         let lease = offered.set_lease(token, lease);
-        Some(Leased { task: offered.task.clone(), token, lease })
+        Some(TaskLease { task: offered.task.clone(), token, lease })
     }
 
     /// Extends a lease to this duration from now; returns the granted duration.
-    pub fn extend(&self, compaction: CompactionId, token: Uuid, lease: Duration) -> Result<Duration, Refused> {
-        self.held(compaction, token, |offered| offered.set_lease(token, lease))
+    pub fn extend(&self, compaction: CompactionId, token: Uuid, lease: Duration) -> Result<Duration, TaskRefusal> {
+        self.with_leased(compaction, token, |offered| offered.set_lease(token, lease))
     }
 
     /// Changes the plan of a leased task.
@@ -308,11 +308,11 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        edit: Checked<TaskEdit>,
-    ) -> Result<Arc<Task>, Refused> {
+        edit: CheckedInput<TaskEdit>,
+    ) -> Result<Arc<Task>, TaskRefusal> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Edit(edit.into_parts().0, answer)).await?;
-        answered.await.unwrap_or(Err(Refused::NotFound))
+        answered.await.unwrap_or(Err(TaskRefusal::NotFound))
     }
 
     /// Completes a task with a summary. It is accepted after it passed every check; after a refusal the client may send
@@ -321,47 +321,47 @@ impl Tasks {
         &self,
         compaction: CompactionId,
         token: Uuid,
-        reply: Checked<TaskReply>,
-    ) -> Result<(), Refused> {
+        reply: CheckedInput<TaskReply>,
+    ) -> Result<(), TaskRefusal> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Complete(reply.into_parts().0, answer)).await?;
-        answered.await.unwrap_or(Err(Refused::NotFound))
+        answered.await.unwrap_or(Err(TaskRefusal::NotFound))
     }
 
     /// Releases a task.
-    pub async fn release(&self, compaction: CompactionId, token: Uuid, release: Release) -> Result<(), Refused> {
+    pub async fn release(&self, compaction: CompactionId, token: Uuid, release: Release) -> Result<(), TaskRefusal> {
         self.ask(compaction, token, Request::Release(release)).await
     }
 
     /// The task leased under this token.
-    pub fn leased(&self, compaction: CompactionId, token: Uuid) -> Result<Arc<Task>, Refused> {
-        self.held(compaction, token, |offered| offered.task.clone())
+    pub fn leased_task(&self, compaction: CompactionId, token: Uuid) -> Result<Arc<Task>, TaskRefusal> {
+        self.with_leased(compaction, token, |offered| offered.task.clone())
     }
 
-    async fn ask(&self, compaction: CompactionId, token: Uuid, request: Request) -> Result<(), Refused> {
-        let requests = self.held(compaction, token, |offered| offered.requests.clone())?;
-        requests.send((token, request)).await.map_err(|_| Refused::NotFound)
+    async fn ask(&self, compaction: CompactionId, token: Uuid, request: Request) -> Result<(), TaskRefusal> {
+        let requests = self.with_leased(compaction, token, |offered| offered.requests.clone())?;
+        requests.send((token, request)).await.map_err(|_| TaskRefusal::NotFound)
     }
 
-    fn held<T>(
+    fn with_leased<T>(
         &self,
         compaction: CompactionId,
         token: Uuid,
-        act: impl FnOnce(&mut Offered) -> T,
-    ) -> Result<T, Refused> {
-        let mut all = self.offered();
-        let mut refused = Refused::NotFound;
+        act: impl FnOnce(&mut OfferedTask) -> T,
+    ) -> Result<T, TaskRefusal> {
+        let mut all = self.lock_offered();
+        let mut refused = TaskRefusal::NotFound;
         for offered in all.iter_mut().filter(|offered| offered.task.compaction == compaction) {
             if offered.holds(token) {
                 return Ok(act(offered));
             }
-            refused = Refused::LeaseLost;
+            refused = TaskRefusal::LeaseLost;
         }
         Err(refused)
     }
 }
 
-impl Offered {
+impl OfferedTask {
     /// True if a client with this filter may take it.
     fn fits(&self, filter: &Filter) -> bool {
         let task = &self.task;
@@ -401,14 +401,14 @@ impl Offer {
     /// The next request of the client that holds the task; none once no client holds it and the wait for one is over.
     pub async fn next(&mut self) -> Option<Request> {
         loop {
-            let deadline = self.with(|offered| offered.deadline())?;
+            let deadline = self.with_offered(|offered| offered.deadline())?;
             tokio::select! {
                 biased;
                 asked = self.requests.recv() => {
                     let (token, request) = asked?;
                     // A client that lost its lease while the request waited gets no answer from the worker, and
                     // therefore an error.
-                    if self.with(|offered| offered.holds(token))? {
+                    if self.with_offered(|offered| offered.holds(token))? {
                         return Some(request);
                     }
                 }
@@ -426,14 +426,14 @@ impl Offer {
     /// Replaces the task.
     pub fn renew(&self, task: Task) -> Arc<Task> {
         let task = Arc::new(task);
-        self.with(|offered| offered.task = task.clone());
+        self.with_offered(|offered| offered.task = task.clone());
         task
     }
 
     /// Offers the task again after its client released it. False if it was leased the maximum number of times.
     pub fn reopen(&self) -> bool {
         let wait = self.tasks.shared.wait;
-        let open = self.with(|offered| {
+        let open = self.with_offered(|offered| {
             let now = Instant::now();
             offered.lease = None;
             offered.leases += 1;
@@ -447,7 +447,7 @@ impl Offer {
     /// True if a lease has ended. None if no client came in time; the offer is then removed.
     fn expired(&self) -> Option<bool> {
         let now = Instant::now();
-        let mut all = self.tasks.offered();
+        let mut all = self.tasks.lock_offered();
         let at = all.iter().position(|offered| offered.id == self.id)?;
         match &all[at] {
             offered if offered.deadline() > now => Some(false),
@@ -459,15 +459,15 @@ impl Offer {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Offered) -> T) -> Option<T> {
-        let mut all = self.tasks.offered();
+    fn with_offered<T>(&self, act: impl FnOnce(&mut OfferedTask) -> T) -> Option<T> {
+        let mut all = self.tasks.lock_offered();
         all.iter_mut().find(|offered| offered.id == self.id).map(act)
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        self.tasks.offered().retain(|offered| offered.id != self.id);
+        self.tasks.lock_offered().retain(|offered| offered.id != self.id);
     }
 }
 
@@ -518,12 +518,12 @@ mod tests {
         let offer = tasks.offer(Task { attempt: 2, ..task() });
         let new = leased();
         assert_eq!((old.task.attempt, new.task.attempt), (1, 2));
-        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        assert_eq!(tasks.leased_task(compaction, new.token).map(|task| task.attempt), Ok(2));
         drop(dead);
-        assert_eq!(tasks.leased(compaction, old.token).err(), Some(Refused::LeaseLost));
-        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        assert_eq!(tasks.leased_task(compaction, old.token).err(), Some(TaskRefusal::LeaseLost));
+        assert_eq!(tasks.leased_task(compaction, new.token).map(|task| task.attempt), Ok(2));
         drop(offer);
-        assert_eq!(tasks.leased(compaction, new.token).err(), Some(Refused::NotFound));
+        assert_eq!(tasks.leased_task(compaction, new.token).err(), Some(TaskRefusal::NotFound));
     }
 
     #[test]
@@ -541,7 +541,7 @@ mod tests {
         let tasks = Tasks::new(WAIT);
         let slots: Vec<_> =
             (0..limits::SUMMARY_TASK_CALLERS_MAX).map(|_| tasks.caller_slot().expect("a place")).collect();
-        assert_eq!(tasks.caller_slot().err(), Some(Refused::TooMany));
+        assert_eq!(tasks.caller_slot().err(), Some(TaskRefusal::TooMany));
         drop(slots);
         assert!(tasks.caller_slot().is_ok());
     }

@@ -5,7 +5,7 @@
 //! due must have been done.
 
 use super::recover;
-use super::step::{Input, State, WorkItem, step};
+use super::step::{Input, SchedulerState, WorkItem, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, AttemptEnd, Checked, Claim, Commit, Committed, Condition, CreateSession, Durability, Enqueued,
-    EvaluationRequest, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage, WithAppend,
+    self, AppendInput, AttemptEnd, CheckedInput, Claim, Commit, CommitOutcome, Condition, CreateSession, Durability, EnqueuedJob,
+    EvaluationRequest, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage, AppendChanges,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -114,7 +114,7 @@ struct Fixture {
     sessions: Vec<SessionKey>,
     /// The revision and the growth of the history at which each due session was listed.
     listed_at: HashMap<SessionKey, (Revision, i64)>,
-    state: State,
+    state: SchedulerState,
     queue: VecDeque<WorkItem>,
     hands: [Option<CurrentWork>; WORKERS],
     stale_claims: Vec<Claim>,
@@ -164,11 +164,18 @@ impl Fixture {
                 parent: None,
                 keeps_erased: false,
             };
-            sessions
-                .push(store.sessions().create(Checked::own(create), Requester::default()).await.expect("a session").0);
+            sessions.push(
+                store
+                    .sessions()
+                    .create(CheckedInput::trusted(create), Requester::default())
+                    .await
+                    .expect("a session")
+                    .0,
+            );
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
-        let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
+        let (state, queue, hands, stale_claims) =
+            (SchedulerState::default(), VecDeque::new(), [None, None], Vec::new());
         Self {
             directory,
             clock,
@@ -242,7 +249,7 @@ impl Fixture {
         let receipt = self
             .store
             .history()
-            .append(key, Requester::default(), None, Checked::own((vec![message], WithAppend::default())))
+            .append(key, Requester::default(), None, CheckedInput::trusted((vec![message], AppendChanges::default())))
             .await
             .expect("appended");
         self.due.insert(session);
@@ -261,7 +268,7 @@ impl Fixture {
         session: usize,
         request: CompactionRequest,
         condition: Condition,
-        enqueued: Option<Enqueued>,
+        enqueued: Option<EnqueuedJob>,
     ) {
         let instructions = request.instructions;
         let automatic = request.trigger == Trigger::Threshold;
@@ -309,7 +316,7 @@ impl Fixture {
     async fn ask(&mut self, session: usize, instructions: &str) {
         let (request, condition) = (Self::request(instructions, Trigger::Manual), Condition::Possible(true));
         let (compactions, key, asked) =
-            (self.store.compactions(), self.sessions[session], Checked::own(request.clone()));
+            (self.store.compactions(), self.sessions[session], CheckedInput::trusted(request.clone()));
         let enqueued = compactions.enqueue(key, Requester::default(), asked, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         self.enqueued(session, request, condition, enqueued);
@@ -417,7 +424,7 @@ impl Fixture {
         let (at, appended_bytes) = self.listed_at[&due];
         let (request, condition_of_request) = (Self::request("", Trigger::Threshold), Condition::Due { at });
         let requests = vec![EvaluationRequest {
-            request: Checked::own(request.clone()),
+            request: CheckedInput::trusted(request.clone()),
             usage: usage(),
             condition: condition_of_request,
             confirm_until: None,
@@ -508,7 +515,7 @@ impl Fixture {
         };
         let done = self.store.jobs().commit(commit).await;
         if self.holds(claim) {
-            assert_eq!(done.expect("the claim holds"), Committed::Done);
+            assert_eq!(done.expect("the claim holds"), CommitOutcome::Done);
             let session = self.jobs[&claim.compaction].session;
             self.compacted[session] = self.store.sessions().get(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
@@ -579,7 +586,7 @@ impl Fixture {
     }
 
     async fn restart(&mut self, gently: bool) {
-        self.state = State::default();
+        self.state = SchedulerState::default();
         self.queue.clear();
         self.stale_claims.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
         if gently {
@@ -715,7 +722,7 @@ proptest! {
     fn work_has_one_worker_and_none_is_missed(
         rounds in prop::collection::vec((prop::collection::vec((0..6_i64, any::<bool>()), 0..8), 0..4_usize), 1..30)
     ) {
-        let mut state = State::default();
+        let mut state = SchedulerState::default();
         let mut out: Vec<WorkItem> = Vec::new();
         for (found, finished) in rounds {
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
@@ -778,12 +785,16 @@ fn a_decision_about_a_changed_view_is_not_enqueued() {
             let condition = Condition::Due { at };
             store
                 .compactions()
-                .enqueue(key, Requester::default(), Checked::own(request), usage(), condition, None)
+                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage(), condition, None)
                 .await
                 .expect("the store answers")
         };
         let before = due().await;
-        store.history().rewind(key, Requester::default(), None, None, Checked::own(None)).await.expect("rewound");
+        store
+            .history()
+            .rewind(key, Requester::default(), None, None, CheckedInput::trusted(None))
+            .await
+            .expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
         let before = due().await;
         store.history().undo(key, Requester::default(), None).await.expect("undone");

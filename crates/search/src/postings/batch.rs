@@ -1,7 +1,7 @@
 //! The parts of a commit, as lists of their words.
 
 use super::block::{self, Blocks, Column, List};
-use super::entries::{Known, role_number};
+use super::entries::{KnownEntry, role_number};
 use crate::error::Result;
 use crate::limits;
 use crate::model::part::PartBody;
@@ -92,7 +92,7 @@ struct Slot {
 pub(super) struct Batch {
     vocabulary: Vocabulary,
     /// The entries; their numbers and tenants are those of the batch.
-    pub(super) entries: Vec<Known>,
+    pub(super) entries: Vec<KnownEntry>,
     /// The names of the tenants.
     pub(super) tenants: Vec<Arc<str>>,
     occurrences: Vec<Occurrence>,
@@ -148,7 +148,7 @@ impl Batch {
         }
         self.note(tenant, Column::All, b"", 0);
         self.scope(tenant, part);
-        self.entries.push(Known {
+        self.entries.push(KnownEntry {
             id: self.entries.len() as i64,
             tenant,
             owner: part.owner,

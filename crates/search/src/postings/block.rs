@@ -55,7 +55,6 @@ fn has_places(key: &[u8]) -> bool {
     matches!(key.get(TENANT_BYTES), Some(b'p' | b'w'))
 }
 
-/// The key of a word.
 pub(super) fn key(tenant: u32, column: Column, word: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(TENANT_BYTES + 2 + word.len());
     key.extend(tenant.to_be_bytes());
@@ -80,7 +79,7 @@ pub(super) fn damaged(what: &'static str) -> Error {
     Error::corrupt("search index", what)
 }
 
-pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -89,7 +88,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Reads a number, and moves behind it.
-pub(super) fn take(bytes: &mut &[u8]) -> Result<u64> {
+pub(super) fn take_number(bytes: &mut &[u8]) -> Result<u64> {
     let (mut number, mut shift) = (0, 0);
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;
@@ -106,7 +105,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Result<u64> {
 }
 
 fn take_length(bytes: &mut &[u8]) -> Result<usize> {
-    usize::try_from(take(bytes)?).map_err(|_| damaged("a length is too large"))
+    usize::try_from(take_number(bytes)?).map_err(|_| damaged("a length is too large"))
 }
 
 /// The records of a block.
@@ -152,7 +151,7 @@ impl<'b> Records<'b> {
         self.key.truncate(shared);
         self.key.extend_from_slice(other);
         self.left = left;
-        let remaining = take(&mut self.left)?;
+        let remaining = take_number(&mut self.left)?;
         let length = take_length(&mut self.left)?;
         let (list, left) = self.left.split_at_checked(length).ok_or_else(|| damaged("a list has no end"))?;
         self.left = left;
@@ -160,9 +159,8 @@ impl<'b> Records<'b> {
     }
 }
 
-/// An entry of a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Listed<'b> {
+pub(super) struct ListedEntry<'b> {
     pub(super) id: i64,
     /// How often it has the word.
     pub(super) often: u32,
@@ -170,12 +168,12 @@ pub(super) struct Listed<'b> {
     places: &'b [u8],
 }
 
-impl Listed<'_> {
+impl ListedEntry<'_> {
     /// Calls `each` with the places of the word.
     pub(super) fn places(&self, mut each: impl FnMut(u32)) -> Result<()> {
         let (mut left, mut place) = (self.places, 0_u64);
         while !left.is_empty() {
-            place = place.saturating_add(take(&mut left)?);
+            place = place.saturating_add(take_number(&mut left)?);
             each(u32::try_from(place).map_err(|_| damaged("a place is too large"))?);
         }
         Ok(())
@@ -199,13 +197,13 @@ impl<'b> Entries<'b> {
         self.left
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Listed<'b>>> {
+    pub(super) fn next(&mut self) -> Result<Option<ListedEntry<'b>>> {
         if self.left.is_empty() {
             return Ok(None);
         }
-        let head = take(&mut self.left)?;
+        let head = take_number(&mut self.left)?;
         self.id = self.id.checked_add_unsigned(head >> 1).ok_or_else(|| damaged("an entry is too large"))?;
-        let often = if head & 1 == 0 { 1 } else { take(&mut self.left)? };
+        let often = if head & 1 == 0 { 1 } else { take_number(&mut self.left)? };
         let mut places: &[u8] = &[];
         if self.has_places {
             // The last byte of each number is below 0x80.
@@ -214,7 +212,7 @@ impl<'b> Entries<'b> {
             let (end, _) = ends.nth(nth).ok_or_else(|| damaged("places have no end"))?;
             (places, self.left) = self.left.split_at(end + 1);
         }
-        Ok(Some(Listed { id: self.id, often: u32::try_from(often).unwrap_or(u32::MAX), places }))
+        Ok(Some(ListedEntry { id: self.id, often: u32::try_from(often).unwrap_or(u32::MAX), places }))
     }
 }
 
@@ -236,9 +234,9 @@ impl List {
     /// Begins the next entry that has the word; its places follow, where the column has some.
     pub(super) fn push(&mut self, id: i64, often: u32) {
         let distance = (id - self.last).unsigned_abs();
-        put(&mut self.bytes, distance << 1 | u64::from(often > 1));
+        put_number(&mut self.bytes, distance << 1 | u64::from(often > 1));
         if often > 1 {
-            put(&mut self.bytes, u64::from(often));
+            put_number(&mut self.bytes, u64::from(often));
         }
         (self.count, self.last) = (self.count + 1, id);
     }
@@ -247,19 +245,19 @@ impl List {
     pub(super) fn push_places(&mut self, places: impl IntoIterator<Item = u32>) {
         let mut before = 0;
         for place in places {
-            put(&mut self.bytes, u64::from(place - before));
+            put_number(&mut self.bytes, u64::from(place - before));
             before = place;
         }
     }
 
     /// Adds an entry of another list.
-    pub(super) fn push_listed(&mut self, listed: &Listed<'_>) {
+    pub(super) fn push_listed(&mut self, listed: &ListedEntry<'_>) {
         self.push(listed.id, listed.often);
         self.bytes.extend_from_slice(listed.places);
     }
 
     /// Adds so many entries of another list, of which the others are as they are in it. Nothing is added behind them.
-    pub(super) fn push_all(&mut self, first: &Listed<'_>, others: &[u8], count: u64) {
+    pub(super) fn push_all(&mut self, first: &ListedEntry<'_>, others: &[u8], count: u64) {
         self.push_listed(first);
         self.bytes.extend_from_slice(others);
         // There may be some of the block before.
@@ -319,11 +317,11 @@ impl<W: FnMut(&[u8], &[u8]) -> Result<()>> Blocks<W> {
             self.start = start(key, begins_with);
         }
         let shared = key.iter().zip(&self.key).take_while(|(one, other)| one == other).count();
-        put(&mut self.block, shared as u64);
-        put(&mut self.block, (key.len() - shared) as u64);
+        put_number(&mut self.block, shared as u64);
+        put_number(&mut self.block, (key.len() - shared) as u64);
         self.block.extend_from_slice(&key[shared..]);
-        put(&mut self.block, remaining);
-        put(&mut self.block, list.len() as u64);
+        put_number(&mut self.block, remaining);
+        put_number(&mut self.block, list.len() as u64);
         self.block.extend_from_slice(list);
         self.key.clear();
         self.key.extend_from_slice(key);

@@ -12,7 +12,7 @@
 
 use super::batch::Batch;
 use super::block::{Blocks, Entries, List, Record, Records};
-use super::entries::{self, Known, ROW_ENTRIES};
+use super::entries::{self, KnownEntry, ROW_ENTRIES};
 use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -179,7 +179,7 @@ fn add_entries(conn: &Connection, batch: &mut Batch) -> Result<()> {
 }
 
 /// Counts entries and their words, or no longer.
-fn count(conn: &Connection, entries: &[Known], sign: i64) -> Result<()> {
+fn count(conn: &Connection, entries: &[KnownEntry], sign: i64) -> Result<()> {
     let mut counted: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
     for entry in entries {
         let of = counted.entry(entry.tenant).or_default();
@@ -191,15 +191,14 @@ fn count(conn: &Connection, entries: &[Known], sign: i64) -> Result<()> {
     Ok(())
 }
 
-fn write_entries(conn: &Connection, entries: &[Known]) -> Result<()> {
+fn write_entries(conn: &Connection, entries: &[KnownEntry]) -> Result<()> {
     for row in entries.chunks(ROW_ENTRIES) {
         engine::query(ADD_ENTRIES).bind(row[0].id).bind(entries::encode(row)).run(conn)?;
     }
     Ok(())
 }
 
-/// The entries of a segment.
-pub(super) fn entries_of(conn: &Connection, segment: &Segment) -> Result<Vec<Known>> {
+pub(super) fn entries_of(conn: &Connection, segment: &Segment) -> Result<Vec<KnownEntry>> {
     let mut entries = Vec::new();
     for row in engine::query(ENTRIES).bind(segment.first).bind(segment.last).all(conn)? {
         entries.extend(entries::decode(row.get(0)?)?);
@@ -274,8 +273,8 @@ fn rewrite(conn: &Connection, segments: &[Segment], level: i64, removed: &[i64])
         engine::query(REMOVE_BLOCKS).bind(segment.number).run(conn)?;
         engine::query(REMOVE_SEGMENT).bind(segment.number).run(conn)?;
     }
-    let is_removed = |entry: &Known| removed.binary_search(&entry.id).is_ok();
-    let (gone, kept): (Vec<Known>, Vec<Known>) = known.into_iter().partition(is_removed);
+    let is_removed = |entry: &KnownEntry| removed.binary_search(&entry.id).is_ok();
+    let (gone, kept): (Vec<KnownEntry>, Vec<KnownEntry>) = known.into_iter().partition(is_removed);
     engine::query(REMOVE_ENTRIES).bind(oldest.first).bind(newest.last).run(conn)?;
     write_entries(conn, &kept)?;
     count(conn, &gone, -1)?;

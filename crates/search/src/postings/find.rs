@@ -9,7 +9,7 @@ use crate::engine::{self, Reader};
 use crate::error::Result;
 use crate::limits;
 use crate::part::EntryKind;
-use crate::wanted::{Census, Entry, Found, Phrase, Ranked, Wanted};
+use crate::wanted::{Census, Entry, FoundEntries, IndexSearch, Phrase, RankedEntry};
 use crate::words::{Rank, Scores, Statistics};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -82,7 +82,7 @@ impl<'w> Clues<'w> {
 /// The best entries so far.
 struct Best<'s> {
     words: &'s TenantWords<'s>,
-    wanted: &'s Wanted,
+    wanted: &'s IndexSearch,
     clues: &'s Clues<'s>,
     scores: &'s Scores,
     within: Option<Vec<i64>>,
@@ -90,7 +90,7 @@ struct Best<'s> {
     most: usize,
     /// The worst of them first.
     top: BinaryHeap<Reverse<(Rank, i64)>>,
-    entries: HashMap<i64, Ranked>,
+    entries: HashMap<i64, RankedEntry>,
     rows: u64,
 }
 
@@ -140,7 +140,7 @@ impl Best<'_> {
         // Of the newest, the order is that of their numbers.
         let key = if self.wanted.newest { Rank::default() } else { rank };
         self.top.push(Reverse((key, id)));
-        self.entries.insert(id, Ranked { entry, rank, scores });
+        self.entries.insert(id, RankedEntry { entry, rank, scores });
         if self.top.len() > self.most
             && let Some(Reverse((_, worst))) = self.top.pop()
         {
@@ -168,7 +168,7 @@ impl Best<'_> {
     }
 
     /// The best, in their order.
-    fn sorted(mut self) -> Vec<Ranked> {
+    fn sorted(mut self) -> Vec<RankedEntry> {
         let mut best: Vec<_> = self.top.drain().map(|Reverse(key)| key).collect();
         best.sort_unstable_by(|one, other| other.cmp(one));
         best.into_iter().filter_map(|(_, id)| self.entries.remove(&id)).collect()
@@ -178,7 +178,7 @@ impl Best<'_> {
 /// Finds entries. Of the index's lists, about this number of pages is read at most, and what few parts have: clues that are
 /// more common find nothing, unless few parts are searched, and change the order of what the others find. If all are, the hits are the newest that have the rarest one,
 /// or the newest ones.
-pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Result<Found> {
+pub(super) fn find(reader: &mut Reader<'_>, wanted: &IndexSearch, pages: i64) -> Result<FoundEntries> {
     let conn = reader.conn;
     let upto: i64 = match wanted.upto {
         Some(upto) => upto,
@@ -186,7 +186,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     };
     let nothing = || Statistics { having: vec![0; wanted.phrases.len()], ..Statistics::default() };
     let Some(tenant) = engine::query(TENANT).bind(&*wanted.tenant).optional(conn)? else {
-        return Ok(Found { upto, statistics: nothing(), ..Found::default() });
+        return Ok(FoundEntries { upto, statistics: nothing(), ..FoundEntries::default() });
     };
     let words = TenantWords::new(conn, tenant.get(0)?)?;
     let count = |count: i64| u64::try_from(count).unwrap_or_default();
@@ -194,7 +194,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     let statistics =
         Statistics { parts: count(tenant.get(1)?), words: count(tenant.get(2)?), having: clues.having.clone() };
     if wanted.limit == 0 {
-        return Ok(Found { upto, statistics, is_cut: !clues.common.is_empty(), ..Found::default() });
+        return Ok(FoundEntries { upto, statistics, is_cut: !clues.common.is_empty(), ..FoundEntries::default() });
     }
     let within = words.within(wanted)?;
     // Among few parts no word is too common.
@@ -210,8 +210,13 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
     }
     let is_too_common = |clue: usize| clues.lists[clue].is_none();
     let lacks_term = wanted.all && (0..wanted.terms).any(is_too_common);
-    let mut found =
-        Found { upto, statistics, is_cut: !clues.common.is_empty(), may_lack_terms: lacks_term, ..Found::default() };
+    let mut found = FoundEntries {
+        upto,
+        statistics,
+        is_cut: !clues.common.is_empty(),
+        may_lack_terms: lacks_term,
+        ..FoundEntries::default()
+    };
     let most_read = usize::try_from(limits::SEARCH_MATCHES_MAX).unwrap_or(usize::MAX);
     let mut unranked = Vec::new();
     if clues.common.len() == clues.phrases.len() {
@@ -232,7 +237,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
             }
         }
     }
-    let scores = Scores::of(wanted.statistics.as_ref().unwrap_or(&found.statistics));
+    let scores = Scores::from_statistics(wanted.statistics.as_ref().unwrap_or(&found.statistics));
     let (most, last) = (limits::SEARCH_MATCHES_MAX, wanted.offset + wanted.limit);
     found.is_cut |= last > most;
     // What is beyond a page changes its order, together with the page that it is on.
@@ -273,7 +278,7 @@ pub(super) fn find(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Resu
 }
 
 /// Counts how common the clues of a search are.
-pub(super) fn census(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Result<Census> {
+pub(super) fn census(reader: &mut Reader<'_>, wanted: &IndexSearch, pages: i64) -> Result<Census> {
     let conn = reader.conn;
     let sessions = vec![HashMap::new(); wanted.phrases.len()];
     let having = vec![0; wanted.phrases.len()];
@@ -303,15 +308,15 @@ pub(super) fn census(reader: &mut Reader<'_>, wanted: &Wanted, pages: i64) -> Re
 fn reorder(
     words: &TenantWords<'_>,
     clues: &Clues<'_>,
-    (scores, wanted): (&Scores, &Wanted),
-    ranked: &mut [Ranked],
+    (scores, wanted): (&Scores, &IndexSearch),
+    ranked: &mut [RankedEntry],
 ) -> Result<()> {
     let common = clues.common.iter().copied().filter(|clue| !clues.phrases[*clue].is_prefix);
     let common: Vec<usize> = common.take(limits::SEARCH_REORDERING).collect();
     if common.is_empty() {
         return Ok(());
     }
-    for Ranked { entry, rank, scores: says } in ranked.iter_mut() {
+    for RankedEntry { entry, rank, scores: says } in ranked.iter_mut() {
         for clue in &common {
             if words.has(entry.id, &clues.phrases[*clue])? {
                 says[*clue] = scores.score_max(*clue, 1);

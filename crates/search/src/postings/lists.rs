@@ -1,13 +1,13 @@
 //! What the index has of a tenant's words: the entries of a word, of a phrase, of a restriction, and what it costs to read
 //! them.
 
-use super::block::{self, Column, Entries, Listed, Records};
-use super::entries::{self, Known};
+use super::block::{self, Column, Entries, ListedEntry, Records};
+use super::entries::{self, KnownEntry};
 use super::file::{self, Segment};
 use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::wanted::{OwnRange, Phrase, Wanted};
+use crate::wanted::{IndexSearch, OwnRange, Phrase};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -63,13 +63,12 @@ struct Sequence<'p> {
     is_prefix: bool,
 }
 
-/// The words of a tenant.
 pub(super) struct TenantWords<'c> {
     conn: &'c Connection,
     tenant: u32,
     segments: Vec<Segment>,
     /// Rows of entries that were read, by their first entry.
-    rows: RefCell<BTreeMap<i64, Vec<Known>>>,
+    rows: RefCell<BTreeMap<i64, Vec<KnownEntry>>>,
 }
 
 impl<'c> TenantWords<'c> {
@@ -191,7 +190,7 @@ impl<'c> TenantWords<'c> {
 
     /// The entries within the sessions and tools that are searched, in the order of their numbers; none if those restrict
     /// nothing.
-    pub(super) fn within(&self, wanted: &Wanted) -> Result<Option<Vec<i64>>> {
+    pub(super) fn within(&self, wanted: &IndexSearch) -> Result<Option<Vec<i64>>> {
         let groups = restrictions(wanted);
         if groups.is_empty() {
             return Ok(None);
@@ -258,8 +257,8 @@ impl<'c> TenantWords<'c> {
     }
 
     /// What is known of an entry; none if it is gone.
-    pub(super) fn entry(&self, id: i64) -> Result<Option<Known>> {
-        let in_row = |row: &Vec<Known>| row.binary_search_by_key(&id, |known| known.id).ok().map(|at| row[at]);
+    pub(super) fn entry(&self, id: i64) -> Result<Option<KnownEntry>> {
+        let in_row = |row: &Vec<KnownEntry>| row.binary_search_by_key(&id, |known| known.id).ok().map(|at| row[at]);
         let mut rows = self.rows.borrow_mut();
         if let Some(known) = rows.range(..=id).next_back().and_then(|(_, row)| in_row(row)) {
             return Ok(Some(known));
@@ -326,7 +325,7 @@ impl<'c> TenantWords<'c> {
         key: &[u8],
         ids: Ids<'_>,
         is_prefix: bool,
-        mut each: impl FnMut(&Listed<'_>) -> Result<()>,
+        mut each: impl FnMut(&ListedEntry<'_>) -> Result<()>,
     ) -> Result<()> {
         let from = (ids.first > segment.first).then_some(ids.first);
         self.records(segment, key, from, is_prefix, |key, _, list| {
@@ -430,7 +429,7 @@ fn sequences(clue: &Phrase) -> impl Iterator<Item = Sequence<'_>> {
 }
 
 /// The sessions and tools of a search: one word of each group.
-fn restrictions(wanted: &Wanted) -> Vec<Vec<String>> {
+fn restrictions(wanted: &IndexSearch) -> Vec<Vec<String>> {
     let owners: Vec<&OwnRange> = wanted.ranges.iter().take(limits::SEARCH_RANGES_MAX + 1).collect();
     let has_few_owners = owners.len() <= limits::SEARCH_RANGES_MAX;
     let owners = owners.into_iter().filter(|_| has_few_owners).map(|range| format!("s{}", range.owner.0));

@@ -16,13 +16,13 @@ use crate::engine::connect::{self, BUSY_TIMEOUT};
 use crate::engine::gaps::{self, Gaps};
 use crate::engine::{Connection, Reader, checkpoint};
 use crate::error::{Error, Result};
-use crate::forgotten::{Erased, Forgotten};
+use crate::forgotten::{ErasedRows, ForgottenRows};
 use crate::model::Seq;
 use crate::model::session::SessionKey;
 use crate::part::Part;
 use crate::progress::Progress;
 use crate::telemetry::failpoint;
-use crate::wanted::{Census, Found, Wanted};
+use crate::wanted::{Census, FoundEntries, IndexSearch};
 use crate::{IndexReader, IndexWriter};
 use batch::Batch;
 use file::Segment;
@@ -90,10 +90,10 @@ impl IndexWriter for Postings {
         Ok(progress.clone())
     }
 
-    fn forget(&mut self, erased: &[Erased]) -> Result<bool> {
+    fn forget(&mut self, erased: &[ErasedRows]) -> Result<bool> {
         self.batch.forget();
-        let mut sessions: BTreeMap<(&str, SessionKey), Vec<Forgotten>> = BTreeMap::new();
-        for Erased { tenant, owner, what } in erased {
+        let mut sessions: BTreeMap<(&str, SessionKey), Vec<ForgottenRows>> = BTreeMap::new();
+        for ErasedRows { tenant, owner, what } in erased {
             sessions.entry((tenant, *owner)).or_default().push(*what);
         }
         // A segment is written anew once, for all sessions.
@@ -158,11 +158,11 @@ impl<'r, 'c> PostingsReader<'r, 'c> {
 }
 
 impl IndexReader for PostingsReader<'_, '_> {
-    fn find(&mut self, wanted: &Wanted, pages: i64) -> Result<Found> {
+    fn find(&mut self, wanted: &IndexSearch, pages: i64) -> Result<FoundEntries> {
         self.at_once(|reader| find::find(reader, wanted, pages))
     }
 
-    fn census(&mut self, wanted: &Wanted, pages: i64) -> Result<Census> {
+    fn census(&mut self, wanted: &IndexSearch, pages: i64) -> Result<Census> {
         self.at_once(|reader| find::census(reader, wanted, pages))
     }
 }

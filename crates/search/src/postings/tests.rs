@@ -2,7 +2,7 @@ use super::lists::TenantWords;
 use super::{Postings, PostingsReader, file};
 use crate::engine::{self, Connection, Reader, files};
 use crate::error::{Error, Result};
-use crate::forgotten::{Erased, Forgotten};
+use crate::forgotten::{ErasedRows, ForgottenRows};
 use crate::model::Seq;
 use crate::model::compaction::RevisionRange;
 use crate::model::message::Role;
@@ -11,7 +11,7 @@ use crate::model::session::SessionKey;
 use crate::model::time::Timestamp;
 use crate::part::{EntryKind, Part};
 use crate::progress::Progress;
-use crate::wanted::{Found, OwnRange, Phrase, Wanted};
+use crate::wanted::{FoundEntries, IndexSearch, OwnRange, Phrase};
 use crate::words::{Column, Form, Query, Rank, Scores, Statistics, cut, tool};
 use crate::{IndexReader as _, IndexWriter as _};
 use proptest::prelude::*;
@@ -52,12 +52,12 @@ fn fill(index: &mut Postings, seq: Seq, entries: Vec<(Part, &str)>) {
     index.add(after, &at(seq), &parts.collect::<Vec<_>>()).expect("added");
 }
 
-fn search(index: &Postings, wanted: &Wanted, pages: i64) -> Result<Found> {
+fn search(index: &Postings, wanted: &IndexSearch, pages: i64) -> Result<FoundEntries> {
     PostingsReader::new(&mut Reader::new(&index.file)).find(wanted, pages)
 }
 
-fn forget(index: &mut Postings, owner: i64, what: Forgotten) -> bool {
-    let erased = Erased { tenant: "".into(), owner: SessionKey(owner), what };
+fn forget(index: &mut Postings, owner: i64, what: ForgottenRows) -> bool {
+    let erased = ErasedRows { tenant: "".into(), owner: SessionKey(owner), what };
     index.forget(&[erased]).expect("forgotten")
 }
 
@@ -66,12 +66,19 @@ fn word(word: &str) -> Phrase {
 }
 
 /// A search for parts that have all of some phrases.
-fn wanted(tenant: &str, phrases: Vec<Phrase>) -> Wanted {
-    Wanted { tenant: tenant.into(), terms: phrases.len(), phrases, all: true, limit: 100, ..Wanted::default() }
+fn wanted(tenant: &str, phrases: Vec<Phrase>) -> IndexSearch {
+    IndexSearch {
+        tenant: tenant.into(),
+        terms: phrases.len(),
+        phrases,
+        all: true,
+        limit: 100,
+        ..IndexSearch::default()
+    }
 }
 
 /// The sessions and revisions of what is found, in order.
-fn found(index: &Postings, wanted: &Wanted) -> Vec<(i64, i64)> {
+fn found(index: &Postings, wanted: &IndexSearch) -> Vec<(i64, i64)> {
     let found = search(index, wanted, i64::MAX).expect("a search");
     assert!(!found.may_lack_terms);
     found.entries.iter().map(|found| (found.entry.owner.0, found.entry.message)).collect()
@@ -115,7 +122,7 @@ fn a_search_is_restricted_by_all_of_its_filters() {
     entries[7].0.above = (2..40).map(SessionKey).collect();
     fill(&mut index, 9, entries);
     let all = wanted("", vec![word("word")]);
-    let with = |change: &dyn Fn(&mut Wanted)| {
+    let with = |change: &dyn Fn(&mut IndexSearch)| {
         let mut wanted = all.clone();
         change(&mut wanted);
         found(&index, &wanted).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
@@ -221,17 +228,17 @@ fn what_is_forgotten_is_in_no_file() {
         (found.entries.len(), found.statistics.parts, found.statistics.words)
     };
     assert_eq!(all(&index), (100, 1_500, 4_500));
-    assert!(forget(&mut index, 2, Forgotten::Part(1, 1)));
-    assert!(!forget(&mut index, 2, Forgotten::Part(1, 2)), "another part");
-    assert!(!forget(&mut index, 1, Forgotten::Part(4, 1)), "another session");
+    assert!(forget(&mut index, 2, ForgottenRows::Part(1, 1)));
+    assert!(!forget(&mut index, 2, ForgottenRows::Part(1, 2)), "another part");
+    assert!(!forget(&mut index, 1, ForgottenRows::Part(4, 1)), "another session");
     index.wipe().expect("wiped");
     // A block keeps only the rest of a word that begins as the word before it.
     assert_eq!(found(&index, &wanted("", vec![word("secretword1")])), []);
     assert_eq!(found(&index, &wanted("", vec![word("secretword10")])), [(2, 10)]);
-    assert!(forget(&mut index, 2, Forgotten::Messages(RevisionRange { first: 4, last: 4 })));
+    assert!(forget(&mut index, 2, ForgottenRows::Messages(RevisionRange { first: 4, last: 4 })));
     assert_eq!(found(&index, &wanted("", vec![word("filler28")])), []);
     assert_eq!(all(&index), (100, 1_498, 4_494));
-    let everything = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
+    let everything = ForgottenRows::Messages(RevisionRange { first: 0, last: i64::MAX });
     for owner in 1..=3 {
         assert!(forget(&mut index, owner, everything));
     }
@@ -310,7 +317,7 @@ fn scanned(query: &Query, texts: &[String], all: bool) -> Vec<(Rank, i64)> {
         words: counts.iter().map(|count| u64::from(*count)).sum(),
         having: (0..query.clues.len()).map(having).collect(),
     };
-    let scores = Scores::of(&statistics);
+    let scores = Scores::from_statistics(&statistics);
     let mut found = Vec::new();
     for ((number, often), count) in (1..).zip(&often).zip(&counts) {
         let has = |clue: &usize| often[*clue] > 0;
@@ -349,8 +356,8 @@ proptest! {
     ) {
         let Ok(query) = Query::parse(&query) else { return Ok(()) };
         let expected = scanned(&query, &texts, all);
-        let wanted = Wanted { terms: query.terms, all, ..wanted("", crate::phrases(&query)) };
-        let ranks = |index: &Postings, wanted: &Wanted| {
+        let wanted = IndexSearch { terms: query.terms, all, ..wanted("", crate::phrases(&query)) };
+        let ranks = |index: &Postings, wanted: &IndexSearch| {
             let found = search(index, wanted, i64::MAX).expect("a search");
             let ranks = found.entries.iter().map(|found| (found.rank, found.entry.message));
             (ranks.collect::<Vec<_>>(), found.statistics)
@@ -364,19 +371,19 @@ proptest! {
             let is_here = |at: usize| at % shards == shard;
             let here: Vec<String> =
                 texts.iter().enumerate().map(|(at, text)| if is_here(at) { text.clone() } else { String::new() }).collect();
-            let wanted = Wanted { statistics: Some(statistics.clone()), ..wanted.clone() };
+            let wanted = IndexSearch { statistics: Some(statistics.clone()), ..wanted.clone() };
             all_found.extend(ranks(&of_texts(&here, commit), &wanted).0);
         }
         all_found.sort_by(|one, other| other.cmp(one));
         prop_assert_eq!(&all_found, &expected);
         // What comes in pages is the same.
-        let first = ranks(&index, &Wanted { limit: 2, ..wanted.clone() }).0;
-        let rest = ranks(&index, &Wanted { offset: 2, ..wanted.clone() }).0;
+        let first = ranks(&index, &IndexSearch { limit: 2, ..wanted.clone() }).0;
+        let rest = ranks(&index, &IndexSearch { offset: 2, ..wanted.clone() }).0;
         prop_assert_eq!([first, rest].concat(), found);
-        let newest = ranks(&index, &Wanted { newest: true, ..wanted.clone() }).0;
+        let newest = ranks(&index, &IndexSearch { newest: true, ..wanted.clone() }).0;
         prop_assert!(newest.is_sorted_by(|one, other| one.1 > other.1) && newest.len() == expected.len());
         // Without a text it is as if that had never been there.
-        forget(&mut index, 1, Forgotten::Part(forgotten, 1));
+        forget(&mut index, 1, ForgottenRows::Part(forgotten, 1));
         let mut left = texts;
         if let Some(text) = usize::try_from(forgotten - 1).ok().and_then(|at| left.get_mut(at)) {
             text.clear();
@@ -409,8 +416,8 @@ fn a_search_reads_no_more_of_the_lists_than_it_may() {
     let on_disk: i64 = engine::scalar("select count(*) from block").one(&index.file).expect("read");
     assert!(all > on_disk / 2 && all <= on_disk, "{all} of {on_disk}");
     assert!(words.pages(&word("rare")).expect("read") < all / 4);
-    let search = |wanted: &Wanted, pages| search(&index, wanted, pages).expect("a search");
-    let messages = |found: &Found| found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>();
+    let search = |wanted: &IndexSearch, pages| search(&index, wanted, pages).expect("a search");
+    let messages = |found: &FoundEntries| found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>();
     // The rare term is searched for, and the other one left to the texts.
     let both = wanted("", vec![prefix("w"), word("rare")]);
     let without = search(&both, all - 1);
@@ -421,9 +428,9 @@ fn a_search_reads_no_more_of_the_lists_than_it_may() {
     let none = wanted("", vec![prefix("w")]);
     let newest = search(&none, all - 1);
     assert_eq!((messages(&newest), newest.is_cut), ((1_900..2_000).rev().collect(), true));
-    let of_assistants = Wanted { roles: vec![Role::Assistant], ..none.clone() };
+    let of_assistants = IndexSearch { roles: vec![Role::Assistant], ..none.clone() };
     assert_eq!(messages(&search(&of_assistants, 1)), [0; 0]);
-    let upto = Wanted { upto: Some(10), ..none };
+    let upto = IndexSearch { upto: Some(10), ..none };
     assert_eq!(messages(&search(&upto, 1)), (0..10).rev().collect::<Vec<_>>());
     // A word that few parts have is read whatever lies beside it, and alone or in a phrase.
     let few = wanted("", vec![word("rare")]);
@@ -446,7 +453,7 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
     let words = TenantWords::new(&index.file, 1).expect("segments");
     let [rare, common] = ["rare", "common"].map(|one| words.pages(&word(one)).expect("read"));
     assert!(rare < common, "{rare} {common}");
-    let any = Wanted { all: false, ..wanted("", vec![word("common"), word("rare")]) };
+    let any = IndexSearch { all: false, ..wanted("", vec![word("common"), word("rare")]) };
     let messages = |pages| {
         let found = search(&index, &any, pages).expect("a search");
         (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
@@ -456,15 +463,15 @@ fn a_common_word_changes_the_order_and_hides_nothing_old() {
     let (all, is_cut) = messages(rare + common);
     assert_eq!((&all[..1], all.len(), is_cut), (&[1_999][..], 100, false));
     // A common word alone finds its newest; of a few parts those that have it.
-    let newest = |index: &Postings, wanted: &Wanted| {
+    let newest = |index: &Postings, wanted: &IndexSearch| {
         let found = search(index, wanted, 0).expect("a search");
         (found.entries.iter().map(|found| found.entry.message).collect::<Vec<_>>(), found.is_cut)
     };
-    let alone = Wanted { all: false, ..wanted("", vec![word("common")]) };
+    let alone = IndexSearch { all: false, ..wanted("", vec![word("common")]) };
     assert_eq!(newest(&index, &alone), ((1_900..2_000).rev().collect(), true));
     fill(&mut index, 21, vec![(entry("", 2, 1), "common words"), (entry("", 2, 2), "other words")]);
     let of_session = OwnRange { owner: SessionKey(2), revisions: 1..=9 };
-    let restricted = Wanted { ranges: vec![of_session], ..alone };
+    let restricted = IndexSearch { ranges: vec![of_session], ..alone };
     assert_eq!(newest(&index, &restricted), (vec![1], false));
 }
 
@@ -490,7 +497,7 @@ fn joined_segments_have_what_one_commit_has() {
     assert!(blocks(&whole).expect("counted") > 0, "a list of several blocks");
     for tenant in ["", "b"] {
         for phrase in ["everywhere", "only7", "w0", "w1", "w17", "absent"] {
-            let all = Wanted { limit: 3_000, ..wanted(tenant, vec![word(phrase)]) };
+            let all = IndexSearch { limit: 3_000, ..wanted(tenant, vec![word(phrase)]) };
             let [one, other] = [&joined, &whole].map(|index| search(index, &all, i64::MAX).expect("a search"));
             assert_eq!(one, other, "{tenant} {phrase}");
             let number = file::tenant(&joined.file, tenant).expect("read").expect("a tenant");
@@ -577,10 +584,10 @@ fn an_erasure_of_many_sessions_writes_a_segment_once() {
     let count = "create temp table written (segment integer) strict;
         create temp trigger counted after insert on main.segment begin insert into written values (new.number); end";
     index.file.execute_batch(count).expect("a trigger");
-    let what = Forgotten::Messages(RevisionRange { first: 0, last: i64::MAX });
+    let what = ForgottenRows::Messages(RevisionRange { first: 0, last: i64::MAX });
     let erased = |owner: i64| {
         let tenant = if owner % 2 == 0 { "" } else { "b" };
-        Erased { tenant: tenant.into(), owner: SessionKey(owner), what }
+        ErasedRows { tenant: tenant.into(), owner: SessionKey(owner), what }
     };
     assert!(index.forget(&(0..18).map(erased).collect::<Vec<_>>()).expect("forgotten"));
     assert_eq!(engine::scalar::<i64>("select count(*) from written").one(&index.file).expect("read"), 2);

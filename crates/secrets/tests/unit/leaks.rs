@@ -134,7 +134,7 @@ const KEY_WRAPPINGS: &[(&str, &str)] = &[
 ];
 
 fn rules() -> Rules {
-    Rules::new(&Rules::known(Action::Redact)).expect("they are valid").expect("there are some")
+    Rules::new(&Rules::built_in(Action::Redact)).expect("they are valid").expect("there are some")
 }
 
 /// True if a part of a secret is in a text.

@@ -12,7 +12,7 @@ mod verify;
 
 pub use chain::Entry;
 pub use files::Options;
-pub use verify::{Fault, Verified, verify};
+pub use verify::{Fault, VerifiedLog, verify};
 
 use crate::clock::Clock;
 use crate::limits;
@@ -32,12 +32,12 @@ use tokio::time::Instant;
 pub struct WriteFailed(String);
 
 /// A line that waits to be written, and its caller.
-type Waiting = (Entry, oneshot::Sender<Result<(), WriteFailed>>);
+type WaitingLine = (Entry, oneshot::Sender<Result<(), WriteFailed>>);
 
 /// The way to the log: cheap to clone.
 #[derive(Clone)]
 pub struct AccessLog {
-    queue: async_channel::Sender<Waiting>,
+    queue: async_channel::Sender<WaitingLine>,
     is_failing: Arc<AtomicBool>,
 }
 
@@ -85,7 +85,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, waiting: &async_channel::Receiver<Waiting>) {
+    fn run(mut self, waiting: &async_channel::Receiver<WaitingLine>) {
         while let Ok(first) = waiting.recv_blocking() {
             let mut batch = vec![first];
             while batch.len() < limits::ACCESS_LOG_BATCH_MAX
@@ -109,7 +109,7 @@ impl Writer {
     }
 
     /// Writes lines whole or not at all.
-    fn write(&mut self, batch: &[Waiting], now: Timestamp) -> io::Result<()> {
+    fn write(&mut self, batch: &[WaitingLine], now: Timestamp) -> io::Result<()> {
         let begins = self.files.turn_to(now)?;
         self.files.delete_old(self.clock.certain())?;
         let mut chain = self.chain.clone();

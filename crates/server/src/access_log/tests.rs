@@ -33,7 +33,7 @@ async fn write(directory: &Path, clock: &Clock, retention_days: u32, methods: &[
     thread.join().expect("no panic");
 }
 
-fn verified(directory: &Path) -> Verified {
+fn verified(directory: &Path) -> VerifiedLog {
     verify(directory, |_| Ok(())).expect("it can be read")
 }
 

@@ -16,7 +16,7 @@ pub struct Fault {
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedLog {
     /// Lines that are as they were written.
     pub lines: u64,
     /// Number of the last of them; a log that ends earlier than it did is found by keeping number and hash elsewhere.
@@ -32,7 +32,7 @@ pub struct Verified {
 /// # Errors
 ///
 /// If a file cannot be read.
-pub fn verify(directory: &Path, mut each: impl FnMut(&str) -> Result<()>) -> Result<Verified> {
+pub fn verify(directory: &Path, mut each: impl FnMut(&str) -> Result<()>) -> Result<VerifiedLog> {
     let mut position: Option<Chain> = None;
     let mut lines = 0;
     let mut fault = None;
@@ -59,5 +59,5 @@ pub fn verify(directory: &Path, mut each: impl FnMut(&str) -> Result<()>) -> Res
         }
     }
     let position = position.unwrap_or_else(Chain::new);
-    Ok(Verified { lines, last_number: position.number, last_hash: hex(&position.hash), fault })
+    Ok(VerifiedLog { lines, last_number: position.number, last_hash: hex(&position.hash), fault })
 }

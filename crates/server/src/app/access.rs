@@ -181,30 +181,30 @@ pub fn is_owner_secret(text: &str) -> bool {
 /// The access tokens in memory: all of the store's, and the owner's.
 #[derive(Default)]
 pub(super) struct AccessTokens {
-    known: Mutex<Known>,
+    known: Mutex<TokenTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct TokenTable {
     owner_hash: Option<blake3::Hash>,
-    tokens: HashMap<AccessTokenId, Entry>,
+    tokens: HashMap<AccessTokenId, TokenEntry>,
     /// Failed attempts by address, since a time.
     failed: HashMap<IpAddr, (i64, u32)>,
 }
 
-struct Entry {
+struct TokenEntry {
     access: Arc<Access>,
     hash: blake3::Hash,
 }
 
-impl Entry {
+impl TokenEntry {
     /// True once it proves nothing any more.
     fn is_over(&self, now: Timestamp) -> bool {
         self.access.revoked.is_cancelled() || self.access.expire_time.is_some_and(|end| end <= now)
     }
 }
 
-impl From<StoredToken> for Entry {
+impl From<StoredToken> for TokenEntry {
     fn from(StoredToken { token, secret_hash, .. }: StoredToken) -> Self {
         let revoked = CancellationToken::new();
         if token.revoke_time.is_some() {
@@ -226,7 +226,7 @@ impl From<StoredToken> for Entry {
     }
 }
 
-impl Known {
+impl TokenTable {
     /// The access that a secret proves; none if it proves nothing.
     fn find(&self, secret: &str, now: Timestamp) -> Option<Arc<Access>> {
         let (of, _) = secret.strip_prefix(PREFIX)?.split_once('_')?;
@@ -237,7 +237,7 @@ impl Known {
         }
         let id = token_id(secret)?;
         let entry = self.tokens.get(&id)?;
-        let Entry { access, hash: known } = entry;
+        let TokenEntry { access, hash: known } = entry;
         (*known == hash && !entry.is_over(now)).then(|| Arc::clone(access))
     }
 
@@ -258,7 +258,7 @@ impl Known {
     }
 }
 
-impl Known {
+impl TokenTable {
     fn count_failure(&mut self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
         if self.may_fail(address, now) {
             return invalid;
@@ -270,45 +270,45 @@ impl Known {
 impl AccessTokens {
     /// Keeps a token that was added to the store, and no longer those that ended.
     pub(super) fn add(&self, stored: StoredToken, now: Timestamp) {
-        let mut known = self.known();
-        known.tokens.retain(|_, entry| !entry.is_over(now));
-        known.tokens.insert(stored.token.id, stored.into());
+        let mut table = self.table();
+        table.tokens.retain(|_, entry| !entry.is_over(now));
+        table.tokens.insert(stored.token.id, stored.into());
     }
 
     /// Ends what a token opened, which is revoked in the store.
     pub(super) fn revoke(&self, id: AccessTokenId) {
-        if let Some(entry) = self.known().tokens.get(&id) {
+        if let Some(entry) = self.table().tokens.get(&id) {
             entry.access.revoked.cancel();
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn table(&self) -> MutexGuard<'_, TokenTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True for the secret of the owner.
     pub(super) fn is_owners(&self, secret: &str) -> bool {
         let hash = blake3::hash(secret.as_bytes());
-        self.known().owner_hash.is_some_and(|owner| owner == hash)
+        self.table().owner_hash.is_some_and(|owner| owner == hash)
     }
 
     /// Trusts a secret of the owner.
     pub(super) fn trust_owner(&self, secret: &str) {
-        self.known().owner_hash = Some(blake3::hash(secret.as_bytes()));
+        self.table().owner_hash = Some(blake3::hash(secret.as_bytes()));
     }
 
     /// Keeps these tokens, and no others. Of those that were known already, what they opened goes on, unless they are
     /// revoked now.
     pub(super) fn keep(&self, stored: Vec<StoredToken>) {
-        let mut known = self.known();
-        let mut before = std::mem::take(&mut known.tokens);
+        let mut table = self.table();
+        let mut before = std::mem::take(&mut table.tokens);
         for stored in stored {
             let (id, is_revoked) = (stored.token.id, stored.token.revoke_time.is_some());
             let entry = before.remove(&id).unwrap_or_else(|| stored.into());
             if is_revoked {
                 entry.access.revoked.cancel();
             }
-            known.tokens.insert(id, entry);
+            table.tokens.insert(id, entry);
         }
         // A restored database may lack some.
         before.values().for_each(|gone| gone.access.revoked.cancel());
@@ -324,17 +324,17 @@ impl AccessTokens {
             Credentials::Secret(secret, address) => (secret, address),
         };
         let now = clock.present();
-        let mut known = self.known();
-        if let Some(access) = known.find(secret, now) {
+        let mut table = self.table();
+        if let Some(access) = table.find(secret, now) {
             return Ok(access);
         }
         let invalid = Error::new(Reason::AccessTokenInvalid, "the access token is unknown, revoked or over");
-        Err(known.count_failure(address, now, invalid))
+        Err(table.count_failure(address, now, invalid))
     }
 
     /// Counts a failed attempt of an address, and returns the error for it.
     pub(super) fn count_failure(&self, address: IpAddr, now: Timestamp, invalid: Error) -> Error {
-        self.known().count_failure(address, now, invalid)
+        self.table().count_failure(address, now, invalid)
     }
 }
 
@@ -350,25 +350,25 @@ mod tests {
 
     #[test]
     fn failed_attempts_of_an_address_are_counted_by_the_minute() {
-        let mut known = Known::default();
+        let mut table = TokenTable::default();
         let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        let allowed = (0..100).filter(|_| known.may_fail(one, at(0))).count();
+        let allowed = (0..100).filter(|_| table.may_fail(one, at(0))).count();
         assert_eq!(allowed, limits::FAILED_ATTEMPTS_A_MINUTE as usize);
-        assert!(known.may_fail(other, at(0)) && !known.may_fail(one, at(59)) && known.may_fail(one, at(60)));
+        assert!(table.may_fail(other, at(0)) && !table.may_fail(one, at(59)) && table.may_fail(one, at(60)));
         // A clock that was set back counts anew.
-        assert!(known.may_fail(one, at(-100)));
+        assert!(table.may_fail(one, at(-100)));
     }
 
     #[test]
     fn the_table_of_failing_addresses_is_bounded() {
-        let mut known = Known::default();
+        let mut table = TokenTable::default();
         for number in 0..u32::try_from(limits::FAILING_ADDRESSES_MAX).expect("a number") {
-            assert!(known.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
+            assert!(table.may_fail(IpAddr::from(number.to_be_bytes()), at(0)));
         }
         let one_more = IpAddr::from([255, 0, 0, 1]);
-        assert!(!known.may_fail(one_more, at(1)));
-        assert!(known.may_fail(one_more, at(61)));
-        assert_eq!(known.failed.len(), 1);
+        assert!(!table.may_fail(one_more, at(1)));
+        assert!(table.may_fail(one_more, at(61)));
+        assert_eq!(table.failed.len(), 1);
     }
 
     #[test]
@@ -390,19 +390,19 @@ mod tests {
         };
         let (id, secret, stored) = entry(Some(at(10)));
         let (other_id, other_secret, other) = entry(None);
-        let mut known = Known::default();
-        known.tokens.insert(id, stored.into());
-        known.tokens.insert(other_id, other.into());
-        assert!(known.find(&secret, at(9)).is_some() && known.find(&secret, at(10)).is_none());
+        let mut table = TokenTable::default();
+        table.tokens.insert(id, stored.into());
+        table.tokens.insert(other_id, other.into());
+        assert!(table.find(&secret, at(9)).is_some() && table.find(&secret, at(10)).is_none());
         let (_, random) = other_secret.rsplit_once('_').expect("a random part");
         let mixed = format!("{PREFIX}{}_{random}", id.0.simple());
         for wrong in [mixed.as_str(), "", "lh_", "lh_owner_", "lh_owner_x", &secret[..secret.len() - 1], random] {
-            assert!(known.find(wrong, at(0)).is_none(), "{wrong}");
+            assert!(table.find(wrong, at(0)).is_none(), "{wrong}");
         }
-        known.tokens[&other_id].access.revoked.cancel();
-        assert!(known.find(&other_secret, at(0)).is_none());
+        table.tokens[&other_id].access.revoked.cancel();
+        assert!(table.find(&other_secret, at(0)).is_none());
         let owner = new_owner_secret();
-        known.owner_hash = Some(blake3::hash(owner.as_bytes()));
-        assert!(known.find(&owner, at(0)).is_some_and(|access| access.is_owners()));
+        table.owner_hash = Some(blake3::hash(owner.as_bytes()));
+        assert!(table.find(&owner, at(0)).is_some_and(|access| access.is_owners()));
     }
 }

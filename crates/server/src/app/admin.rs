@@ -18,8 +18,8 @@ use crate::policy::overflow;
 use crate::presets;
 pub use crate::scheduler::{Health, ReadFailure};
 pub use crate::store::{
-    COMMIT_BOUNDS_MICROS, CheckedChains, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Spent,
-    Statistics, WriteState,
+    COMMIT_BOUNDS_MICROS, CheckedChains, Checkpoints, CompactionCounter, Figures, Finding, PendingErasures, Statistics,
+    SummarizerSpending, WriteState,
 };
 use crate::store::{Durability, SessionFilter, SessionList};
 pub use crate::summarizer::{Breaker, Gate};
@@ -81,7 +81,7 @@ pub struct ServerInfo {
     /// Counters of compactions and guards.
     pub statistics: Statistics,
     /// Totals of requests to models.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<SummarizerSpending>,
     /// What tenants use of their quotas.
     pub quota_uses: Vec<QuotaUse>,
     /// The rules for secrets with their use.

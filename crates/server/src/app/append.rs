@@ -4,7 +4,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::nouns::{Messages, Views};
-use super::secrets::{Answered, Sent};
+use super::secrets::{ScreenedAnswer, ClientInput};
 use super::{page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, SessionLookup, SessionSettings, Vacancy, counts};
@@ -20,8 +20,8 @@ use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay};
 use crate::store::{
-    self, AppendInput, Checked, Counted, Findings, NewEnd, Order, PageOf, Receipt, Screen, Screened, Seal, SessionKey,
-    WithAppend,
+    self, AppendChanges, AppendInput, CheckedInput, Findings, MessageCounts, NewEnd, Order, PageOf, Receipt,
+    ScreenResult, Seal, SecretScreen, SessionKey,
 };
 pub use crate::store::{DraftEnd, DraftName, NewDraftText, OpenPart};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct ContextUsage {
 
 /// The answer of an append.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Appended {
+pub struct AppendAnswer {
     /// The ids of the messages or parts, in order.
     pub ids: Vec<uuid::Uuid>,
     /// Number of messages that existed before.
@@ -154,46 +154,46 @@ struct SentMessages {
     received: Vec<Option<[u8; 32]>>,
 }
 
-impl Sent for SentMessages {
+impl ClientInput for SentMessages {
     fn validate(&self) -> Result<()> {
         validate::batch(&self.messages)?;
         self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         self.received = screen.messages(&mut self.messages)?;
         screen.optional_text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
     }
 }
 
-impl Sent for Vec<OpenPart> {
+impl ClientInput for Vec<OpenPart> {
     fn validate(&self) -> Result<()> {
         validate::open_parts(self)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.open_parts(self)
     }
 }
 
-impl Sent for NewFinish {
+impl ClientInput for NewFinish {
     fn validate(&self) -> Result<()> {
         validate::finish("finish", self)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("finish.detail", &mut self.detail)
     }
 }
 
-impl Sent for store::NewEdit {
+impl ClientInput for store::NewEdit {
     fn validate(&self) -> Result<()> {
         validate::edit(&self.parts, self.metadata_json.as_deref())
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.parts_of_request("request", &mut self.parts)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
     }
@@ -201,30 +201,30 @@ impl Sent for store::NewEdit {
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
-async fn token_counts(known: &SessionSettings, message: &NewMessage) -> Result<Option<Counted>> {
+async fn token_counts(known: &SessionSettings, message: &NewMessage) -> Result<Option<MessageCounts>> {
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
     let Some(counting) = known.counting.clone().filter(|_| is_settled) else { return Ok(None) };
     let parts = message.parts.iter().map(|part| part.body.clone()).collect();
     let counts = counts::count(&known.policy, message.role, parts).await?;
-    Ok(Some(Counted { counting, counts }))
+    Ok(Some(MessageCounts { counting, counts }))
 }
 
 impl Messages<'_> {
     /// The answer of a write, for the window that its caller names. `overflows` is true if the write reports a view
     /// that was too large.
-    async fn appended(
+    async fn append_answer(
         self,
         receipt: Receipt,
         known: &SessionSettings,
         window: Option<&ModelWindow>,
         overflows: bool,
-    ) -> Appended {
+    ) -> AppendAnswer {
         let window = window_of_call(&known.window, window);
         let figures = |session: &LoadedSession| {
             let fold = &session.fold;
             ((fold.context_tokens(window), fold.context_tokens(&known.window)), fold.usage_doubt())
         };
-        let (tokens, usage_doubt) = self.written(known.key, &receipt, figures).await.unzip();
+        let (tokens, usage_doubt) = self.fact_after_write(known.key, &receipt, figures).await.unzip();
         let (context_tokens, own_tokens) = tokens.unzip();
         let Receipt { revision, seq, ids, existed_count, erased, pending, .. } = receipt;
         let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
@@ -238,12 +238,12 @@ impl Messages<'_> {
             pending: pending.compaction,
             usage_doubt: usage_doubt.flatten(),
         };
-        Appended { ids, existed_count, erased, revision, seq, context }
+        AppendAnswer { ids, existed_count, erased, revision, seq, context }
     }
 
     /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
     /// does not affect the write.
-    async fn written<T>(
+    async fn fact_after_write<T>(
         self,
         key: SessionKey,
         receipt: &Receipt,
@@ -313,7 +313,7 @@ impl Messages<'_> {
         }
         // A token of somebody else's says nothing, not even that it is one.
         if !self.caller.sees_id(session).await? {
-            return Err(view_token::unknown());
+            return Err(view_token::unknown_token());
         }
         let message = "the view token is for a session whose history this one does not share at that revision";
         Err(Error::new(Reason::ViewTokenInvalid, message).with("session_id", session).with("revision", view.revision))
@@ -326,13 +326,13 @@ impl Messages<'_> {
         messages: Vec<NewMessage>,
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
-    ) -> Result<Answered<Appended>> {
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let request = AppendRequest { messages, window, expected_revision, ..AppendRequest::default() };
         self.append_with(session, request).await
     }
 
     /// Appends messages with what belongs to the same mutation, all or nothing.
-    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<Answered<Appended>> {
+    pub async fn append_with(self, session: &str, request: AppendRequest<'_>) -> Result<ScreenedAnswer<AppendAnswer>> {
         let AppendRequest {
             messages,
             provider_content,
@@ -348,7 +348,7 @@ impl Messages<'_> {
             Some(_) if !messages.is_empty() => {
                 return Err(Error::field("messages", "do not go with provider_content"));
             }
-            Some(given) => formatted::read(given)?,
+            Some(given) => formatted::read_messages(given)?,
         };
         if let Some(window) = &mut window {
             validate::window("window", window)?;
@@ -358,47 +358,51 @@ impl Messages<'_> {
         let checked = sent.with(());
         let (SentMessages { messages, title, metadata_json, received }, found) = sent.into_parts();
         self.caller.require_to_stay(metadata_json.as_deref())?;
-        let with = WithAppend {
+        let with = AppendChanges {
             rewind: request.rewind.map(RewindTo::end).transpose()?,
             expected_last: request.expected_last,
             title,
             metadata_json,
         };
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(messages.len())?;
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for (message, received) in messages.into_iter().zip(received) {
-            let token_counts = token_counts(&known, &message).await?;
-            let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
+            let token_counts = token_counts(&cached, &message).await?;
+            let overflows = |finish| replay::overflow(&cached.policy, &cached.window, finish).is_some();
             let reports_overflow = message.finish.as_ref().is_some_and(overflows);
             overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
-            let view = self.given_view(&known, token).await?;
+            let view = self.given_view(&cached, token).await?;
             let mut message = message.checked(view);
             if let Some(finish) = &mut message.finish {
-                self.price(&known, (&message.provider, &message.model), finish);
+                self.price(&cached, (&message.provider, &message.model), finish);
             }
             entries.push(AppendInput { message, token_counts, reports_overflow, received, keeps_erased });
         }
         let history = self.caller.store().history();
         let append = checked.with((entries, with));
-        let receipt = history.append(known.key, self.caller.requester(), expected_revision, append).await?;
-        self.caller.history().fill_index(&known);
-        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), overflowed).await, found))
+        let receipt = history.append(cached.key, self.caller.requester(), expected_revision, append).await?;
+        self.caller.history().fill_index(&cached);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &cached, window.as_ref(), overflowed).await, found))
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
-    pub async fn append_parts(self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Answered<Appended>> {
+    pub async fn append_parts(
+        self,
+        session: &str,
+        message: &str,
+        parts: Vec<OpenPart>,
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let parts = self.caller.check(parts)?;
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(parts.len())?;
-        let message = self.written_message(known.key, message).await?;
-        self.append_checked_parts(&known, message, parts).await
+        let message = self.written_message(cached.key, message).await?;
+        self.append_checked_parts(&cached, message, parts).await
     }
 
-    /// The message that a write is for.
     async fn written_message(self, key: SessionKey, id: &str) -> Result<MessageId> {
         match self.caller.store().history().id(key, id).await {
             // The request is answered whatever message it is for.
@@ -423,13 +427,13 @@ impl Messages<'_> {
         self,
         known: &SessionSettings,
         message: MessageId,
-        parts: Checked<Vec<OpenPart>>,
-    ) -> Result<Answered<Appended>> {
-        let found = parts.findings().clone();
+        parts: CheckedInput<Vec<OpenPart>>,
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
+        let findings = parts.findings().clone();
         let receipt =
             self.caller.store().history().append_parts(known.key, self.caller.requester(), message, parts).await?;
-        let found = self.caller.with_hits(found, "drafts", &receipt.hits);
-        Ok(Answered::new(self.appended(receipt, known, None, false).await, found))
+        let findings = self.caller.with_hits(findings, "drafts", &receipt.hits);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, known, None, false).await, findings))
     }
 
     /// Adds text to a draft, and sends it to subscribers.
@@ -438,21 +442,21 @@ impl Messages<'_> {
         session: &str,
         message: &str,
         words: NewDraftText,
-    ) -> Result<Answered<store::DraftReceipt>> {
+    ) -> Result<ScreenedAnswer<store::DraftReceipt>> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         // The kind of a draft that exists is not read.
         if words.part.is_none() {
             validate::draft_kind(&words.kind)?;
         }
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         self.caller.count_append(1)?;
-        let message = self.written_message(known.key, message).await?;
+        let message = self.written_message(cached.key, message).await?;
         let kind = words.kind.clone();
         let receipt =
-            self.caller.store().history().append_draft(known.key, &self.caller.requester(), message, words).await?;
-        self.announce(known.key, message, kind, &receipt);
-        let found = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
-        Ok(Answered::new(receipt, found))
+            self.caller.store().history().append_draft(cached.key, &self.caller.requester(), message, words).await?;
+        self.announce(cached.key, message, kind, &receipt);
+        let findings = self.caller.with_hits(Findings::default(), "delta", &receipt.hits);
+        Ok(ScreenedAnswer::new(receipt, findings))
     }
 
     /// Sends text that a draft has got to subscribers. Text that the draft had before was sent before.
@@ -477,29 +481,29 @@ impl Messages<'_> {
         message: &str,
         finish: NewFinish,
         mut window: Option<ModelWindow>,
-    ) -> Result<Answered<Appended>> {
+    ) -> Result<ScreenedAnswer<AppendAnswer>> {
         let sent = self.caller.check(finish)?;
         if let Some(window) = &mut window {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
         }
-        let known = self.caller.known(session).await?;
-        let message = self.written_message(known.key, message).await?;
-        let reports_overflow = replay::overflow(&known.policy, &known.window, &sent).is_some();
-        let view = self.given_view(&known, sent.view.as_deref()).await?;
+        let cached = self.caller.known(session).await?;
+        let message = self.written_message(cached.key, message).await?;
+        let reports_overflow = replay::overflow(&cached.policy, &cached.window, &sent).is_some();
+        let view = self.given_view(&cached, sent.view.as_deref()).await?;
         let mut finish = sent.clone().into_parts().0.with_view(view);
         if finish.usage.is_some_and(|usage| usage.cost_usd.is_none()) {
-            let (provider, model) = match self.caller.store().history().author(known.key, &message.to_string()).await {
+            let (provider, model) = match self.caller.store().history().author(cached.key, &message.to_string()).await {
                 Err(store::Error::NotFound { .. }) => Default::default(),
                 author => author?,
             };
-            self.price(&known, (&provider, &model), &mut finish);
+            self.price(&cached, (&provider, &model), &mut finish);
         }
         let seal = sent.with(Seal { finish, reports_overflow });
-        let receipt = self.caller.store().history().finish(known.key, self.caller.requester(), message, seal).await?;
-        self.caller.history().fill_index(&known);
-        let found = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
-        Ok(Answered::new(self.appended(receipt, &known, window.as_ref(), reports_overflow).await, found))
+        let receipt = self.caller.store().history().finish(cached.key, self.caller.requester(), message, seal).await?;
+        self.caller.history().fill_index(&cached);
+        let findings = self.caller.with_hits(sent.into_parts().1, "drafts", &receipt.hits);
+        Ok(ScreenedAnswer::new(self.append_answer(receipt, &cached, window.as_ref(), reports_overflow).await, findings))
     }
 
     /// A message as it was written, with its drafts while it is open, and its status.
@@ -507,7 +511,7 @@ impl Messages<'_> {
         let key = self.caller.session_key(session).await?;
         let (found, drafts) = self.caller.store().history().with_drafts(key, message).await?;
         let statuses = self.statuses(key, None, std::slice::from_ref(&found)).await?;
-        let status = statuses.into_iter().next().unwrap_or(MessageStatus::of(MessageState::Unknown));
+        let status = statuses.into_iter().next().unwrap_or(MessageStatus::from_state(MessageState::Unknown));
         Ok((found, drafts, status))
     }
 
@@ -522,7 +526,7 @@ impl Messages<'_> {
         match self.caller.store().history().statuses(key, at, messages).await {
             Err(error @ store::Error::Corrupt { .. }) => {
                 tracing::warn!(%error, "the statuses of messages are not known");
-                Ok(vec![MessageStatus::of(MessageState::Unknown); messages.len()])
+                Ok(vec![MessageStatus::from_state(MessageState::Unknown); messages.len()])
             }
             statuses => Ok(statuses?),
         }
@@ -562,7 +566,7 @@ impl Messages<'_> {
         let (messages, next, revision, statuses) = match newest {
             Some((messages, next, revision)) => {
                 // No mark came after any of them.
-                let statuses = vec![MessageStatus::of(MessageState::Active); messages.len()];
+                let statuses = vec![MessageStatus::from_state(MessageState::Active); messages.len()];
                 (messages, Some(next), revision, statuses)
             }
             None => {
@@ -606,7 +610,7 @@ impl Messages<'_> {
             .caller
             .store()
             .history()
-            .rewind(key, self.caller.requester(), expected_revision, message, Checked::own(None))
+            .rewind(key, self.caller.requester(), expected_revision, message, CheckedInput::trusted(None))
             .await?)
     }
 
@@ -617,13 +621,13 @@ impl Messages<'_> {
         message: &str,
         parts: &[NewPart],
         expected_revision: Option<Revision>,
-    ) -> Result<Answered<Receipt>> {
+    ) -> Result<ScreenedAnswer<Receipt>> {
         let parts = parts.to_vec();
         self.edit_with(session, EditRequest { message, parts, expected_revision, ..EditRequest::default() }).await
     }
 
     /// The same with everything that an edit can have.
-    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<Answered<Receipt>> {
+    pub async fn edit_with(self, session: &str, edit: EditRequest<'_>) -> Result<ScreenedAnswer<Receipt>> {
         let EditRequest { message, parts, metadata_json, expected_revision, keep_erased } = edit;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
@@ -636,11 +640,11 @@ impl Messages<'_> {
         }
         let (message, keeps_erased) = (message.to_owned(), keep_erased);
         let edit = self.caller.check(store::NewEdit { message, parts, metadata_json, keeps_erased })?;
-        let found = edit.findings().clone();
+        let findings = edit.findings().clone();
         let key = self.caller.session_key(session).await?;
         self.caller.count_append(1)?;
         let history = self.caller.store().history();
-        Ok(Answered::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, found))
+        Ok(ScreenedAnswer::new(history.edit(key, self.caller.requester(), expected_revision, edit).await?, findings))
     }
 
     /// Pins a message, so that every view shows it verbatim. The id of a part stands for the whole message that holds

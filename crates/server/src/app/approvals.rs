@@ -2,23 +2,23 @@
 
 use super::error::{Error, Result};
 use super::nouns::Approvals;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, receipt_id, validate};
 pub use crate::model::approval::{Answer, Approval, Choice, Question};
 use crate::model::ids::ApprovalId;
-use crate::store::{Checked, Receipt, Screen, Screened};
+use crate::store::{CheckedInput, Receipt, ScreenResult, SecretScreen};
 
 fn approval_id(id: &str) -> Result<ApprovalId> {
     id.parse().map_err(|error| Error::field("approval_id", error))
 }
 
-impl Sent for Question {
+impl ClientInput for Question {
     fn validate(&self) -> Result<()> {
         validate::question(self)
     }
 
     /// Names of its choices are texts for people.
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("question.text", &mut self.text)?;
         screen.optional_json("question.input_json", &mut self.input_json)?;
         self.choices.iter_mut().enumerate().try_for_each(|(index, choice)| {
@@ -33,7 +33,7 @@ struct SentAnswer {
     answer: Answer,
 }
 
-impl Sent for SentAnswer {
+impl ClientInput for SentAnswer {
     /// A question that has ended, or whose session is erased, is refused for that, whatever is answered: an erasure
     /// leaves it without its choices. One that waits never changes.
     fn validate(&self) -> Result<()> {
@@ -43,24 +43,24 @@ impl Sent for SentAnswer {
         }
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.answer.text)
     }
 }
 
 impl Approvals<'_> {
     /// Asks a question. Returns it as it is then: a request that is repeated finds the answer.
-    pub async fn request(self, session: &str, question: Question) -> Result<Answered<(Approval, Receipt)>> {
+    pub async fn request(self, session: &str, question: Question) -> Result<ScreenedAnswer<(Approval, Receipt)>> {
         let question = self.caller.check(question)?;
-        let found = question.findings().clone();
+        let findings = question.findings().clone();
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().runs().request_approval(key, self.caller.requester(), question).await?;
         let approval = self.caller.store().runs().approval(key, ApprovalId(receipt_id(&receipt)?)).await;
-        Ok(Answered::new((Error::answer(approval)?, receipt), found))
+        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), findings))
     }
 
     /// Answers a question, once. Returns it with the answer.
-    pub async fn answer(self, session: &str, id: &str, answer: Answer) -> Result<Answered<(Approval, Receipt)>> {
+    pub async fn answer(self, session: &str, id: &str, answer: Answer) -> Result<ScreenedAnswer<(Approval, Receipt)>> {
         let id = approval_id(id)?;
         let key = self.caller.session_key(session).await?;
         let approval = self.caller.store().runs().approval(key, id).await?;
@@ -68,14 +68,19 @@ impl Approvals<'_> {
         let answer = sent.with(Some(sent.answer.clone()));
         let receipt = self.caller.store().runs().end_approval(key, self.caller.requester(), id, answer).await?;
         let approval = self.caller.store().runs().approval(key, id).await;
-        Ok(Answered::new((Error::answer(approval)?, receipt), sent.into_parts().1))
+        Ok(ScreenedAnswer::new((Error::answer(approval)?, receipt), sent.into_parts().1))
     }
 
     /// Withdraws a question.
     pub async fn withdraw(self, session: &str, id: &str) -> Result<Receipt> {
         let id = approval_id(id)?;
         let key = self.caller.session_key(session).await?;
-        Ok(self.caller.store().runs().end_approval(key, self.caller.requester(), id, Checked::own(None)).await?)
+        Ok(self
+            .caller
+            .store()
+            .runs()
+            .end_approval(key, self.caller.requester(), id, CheckedInput::trusted(None))
+            .await?)
     }
 
     /// An approval.

@@ -6,7 +6,7 @@ use super::sessions::SessionInfo;
 use crate::limits;
 use crate::model::access::Scope;
 use crate::model::ids::SessionId;
-use crate::store::{self, Archive, Imported};
+use crate::store::{self, Archive, ArchiveImport};
 use crate::turns;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct ImportedArchive {
 }
 
 /// The lines of an archive that was sent compressed.
-fn decompressed(data: &[u8]) -> Result<Vec<u8>> {
+fn decompress(data: &[u8]) -> Result<Vec<u8>> {
     let broken = |error: std::io::Error| Error::new(Reason::ArchiveInvalid, format!("data is no Zstandard: {error}"));
     let mut lines = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(data).map_err(broken)?;
@@ -65,7 +65,7 @@ impl Archives<'_> {
         let stopping = self.caller.shared.stopping.clone();
         turns::spawn(async move {
             let write = async {
-                while let Some(page) = writing.next().await? {
+                while let Some(page) = writing.next_piece().await? {
                     for piece in page.chunks(limits::ARCHIVE_PIECE_BYTES) {
                         if pieces.send(Ok(piece.to_vec())).await.is_err() {
                             return Ok(());
@@ -102,11 +102,11 @@ impl Archives<'_> {
         let permit = self.caller.shared.unless_stopping(self.caller.shared.imports.acquire()).await?;
         let _permit = permit.map_err(Error::internal)?;
         let (archives, bytes) = (self.caller.store().archives().clone(), data.len());
-        let read = move || Ok::<Archive, Error>(archives.read(&decompressed(&data)?)?);
+        let read = move || Ok::<Archive, Error>(archives.read(&decompress(&data)?)?);
         let archive = Arc::new(tokio::task::spawn_blocking(read).await.map_err(Error::internal)??);
         let imported =
             self.caller.store().archives().import(archive, self.caller.visibility.tenant.clone(), bytes).await?;
-        let Imported { session, written } = imported;
+        let ArchiveImport { session, written } = imported;
         let info = Error::answer(self.caller.sessions().info(session).await)?;
         self.caller.named.add(&info.session.id.to_string());
         Ok(ImportedArchive { info, written })

@@ -25,7 +25,7 @@ impl BranchRequestLog {
 
     /// Stores the records, before the summary becomes active. A failure to store them does not fail the rewind.
     pub(super) async fn keep(&self) {
-        if let Some(storing) = self.storing()
+        if let Some(storing) = self.store_records()
             && let Err(error) = storing.await
         {
             tracing::warn!(%error, "the request log was not kept");
@@ -33,7 +33,7 @@ impl BranchRequestLog {
     }
 
     /// Stores the records in a task of its own, which goes on if the caller ends; none if there are no records.
-    fn storing(&self) -> Option<JoinHandle<()>> {
+    fn store_records(&self) -> Option<JoinHandle<()>> {
         let requests = self.request_log.take();
         if requests.is_empty() {
             return None;
@@ -63,6 +63,6 @@ impl Observer for BranchRequestLog {
 
 impl Drop for BranchRequestLog {
     fn drop(&mut self) {
-        drop(self.storing());
+        drop(self.store_records());
     }
 }

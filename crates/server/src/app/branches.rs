@@ -4,7 +4,7 @@ use super::append::RewindTo;
 use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
 use super::nouns::Messages;
-use super::secrets::{Answered, SentText};
+use super::secrets::{InputText, ScreenedAnswer};
 use super::validate;
 use crate::clock::fresh_message_id;
 use crate::limits;
@@ -32,14 +32,14 @@ impl<'a> Messages<'a> {
         to: impl Into<RewindTo<'_>>,
         instructions: &str,
         expected_revision: Option<Revision>,
-    ) -> Result<Answered<Receipt>> {
+    ) -> Result<ScreenedAnswer<Receipt>> {
         let (field, text) = ("branch_summary.instructions", instructions.to_owned());
-        let sent = self.caller.check(SentText { field, text, check: validate::instructions })?;
-        let found = sent.findings().clone();
+        let sent = self.caller.check(InputText { field, text, check: validate::instructions })?;
+        let findings = sent.findings().clone();
         let message = to.into().message()?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(Answered::new(receipt, found));
+            return Ok(ScreenedAnswer::new(receipt, findings));
         }
         let after = match message {
             None => 0,
@@ -53,7 +53,8 @@ impl<'a> Messages<'a> {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
         };
         let (known, _) = self.caller.store().sessions().get(key).await?;
-        let left = branch::left(&source.messages, &self.caller.store().views().layout_behind(key, after).await?);
+        let left =
+            branch::left_messages(&source.messages, &self.caller.store().views().layout_behind(key, after).await?);
         let share = BranchRules::default();
         let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
@@ -62,7 +63,7 @@ impl<'a> Messages<'a> {
         if plan.covered.is_empty() {
             let rewound =
                 self.caller.store().history().rewind(key, self.caller.requester(), unchanged, message, sent.with(None));
-            return Ok(Answered::new(rewound.await?, found));
+            return Ok(ScreenedAnswer::new(rewound.await?, findings));
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -96,7 +97,10 @@ impl<'a> Messages<'a> {
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
         let (history, summary) = (self.caller.store().history(), sent.with(Some(summary)));
-        Ok(Answered::new(history.rewind(key, self.caller.requester(), unchanged, message, summary).await?, found))
+        Ok(ScreenedAnswer::new(
+            history.rewind(key, self.caller.requester(), unchanged, message, summary).await?,
+            findings,
+        ))
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.
@@ -122,7 +126,7 @@ impl<'a> Messages<'a> {
             if !self.caller.store().sessions().may_ask_models(key, self.caller.shared.clock.now()).await? {
                 return Extractive.summarize(input, request_log).await.map_err(Error::internal);
             }
-            let summarizer = self.caller.shared.scheduler.summarizers().of(None);
+            let summarizer = self.caller.shared.scheduler.summarizers().for_level(None);
             match tokio::time::timeout_at(deadline, summarizer.summarize(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::Compactions;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
@@ -18,11 +18,11 @@ use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
-use crate::policy::{LevelPolicy, Policy, Step, replay};
+use crate::policy::{LevelPolicy, Policy, PolicyStep, replay};
 use crate::scheduler::{self, SummaryInEffect, is_possible};
 use crate::store::{
-    Checked, Condition, Receipt, Requester, Screen, Screened, SessionKey, Source, SuppliedSummary, UpdateSession,
-    WindowUsage,
+    CheckedInput, Condition, Receipt, Requester, ScreenResult, SecretScreen, SessionKey, Source, SuppliedSummary,
+    UpdateSession, WindowUsage,
 };
 
 /// A request for a compaction by hand.
@@ -42,7 +42,7 @@ pub struct NewCompaction {
 
 impl NewCompaction {
     /// A request for a kind of compaction with default parameters.
-    pub fn of(kind: CompactionKind) -> Self {
+    pub fn of_kind(kind: CompactionKind) -> Self {
         Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
     }
 
@@ -107,30 +107,30 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
     Ok(CompactionId(*id))
 }
 
-impl Sent for NewCompaction {
+impl ClientInput for NewCompaction {
     fn validate(&self) -> Result<()> {
         validate::instructions(&self.instructions)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("instructions", &mut self.instructions)
     }
 }
 
-impl Sent for NewSummary {
+impl ClientInput for NewSummary {
     fn validate(&self) -> Result<()> {
         validate::summary(&self.text)?;
         validate::name("summarizer", &self.summarizer)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.text)
     }
 }
 
 impl Compactions<'_> {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<Answered<(Compaction, bool)>> {
+    pub async fn start(self, session: &str, wanted: NewCompaction) -> Result<ScreenedAnswer<(Compaction, bool)>> {
         let wanted = self.caller.check(wanted)?;
         let key = self.caller.session_key(session).await?;
         let (source, _held) = self.caller.views().reserved_source(key, None).await?;
@@ -157,7 +157,7 @@ impl Compactions<'_> {
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.caller.shared.scheduler.wake();
         let compaction = Error::answer(compactions.get(enqueued.compaction).await)?;
-        Ok(Answered::new((compaction, enqueued.joined), wanted.into_parts().1))
+        Ok(ScreenedAnswer::new((compaction, enqueued.joined), wanted.into_parts().1))
     }
 
     /// The requested bounds of a summary, as positions in the view.
@@ -171,7 +171,7 @@ impl Compactions<'_> {
         let sources = &source.messages;
         let level_policy = wanted.level_policy(policy).map(|(_, level_policy)| level_policy);
         let summarizes =
-            |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
+            |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, PolicyStep::Summarize(_)));
         let position = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {
             if id.is_empty() {
                 return Ok(None);
@@ -198,16 +198,16 @@ impl Compactions<'_> {
         let Some(position) = position else { return Ok(String::new()) };
         let key = self.caller.session_key(session).await?;
         let (source, _held) = self.caller.views().reserved_source(key, None).await?;
-        let found = source.messages.iter().find(|source| plan::slot(source) == position);
+        let boundary = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
         };
-        found.map(|source| source.message.id.to_string()).ok_or_else(gone)
+        boundary.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
     /// anything that could refuse the request now.
-    async fn answered(self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
+    async fn repeated_answer(self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
         let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? else {
             return Ok(None);
         };
@@ -234,7 +234,7 @@ impl Compactions<'_> {
             ));
         };
         let key = self.caller.session_key(session).await?;
-        if let Some(answer) = self.answered(key).await? {
+        if let Some(answer) = self.repeated_answer(key).await? {
             return Ok(answer);
         }
         self.apply_named_window(key, &overflow, provider_errors::window_tokens(&refusal)).await?;
@@ -263,7 +263,7 @@ impl Compactions<'_> {
             .caller
             .store()
             .compactions()
-            .enqueue(key, self.caller.requester(), Checked::own(request), usage, condition, None)
+            .enqueue(key, self.caller.requester(), CheckedInput::trusted(request), usage, condition, None)
             .await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.caller.shared.scheduler.wake();
@@ -274,34 +274,34 @@ impl Compactions<'_> {
     /// the session, or the refused request was for another window.
     async fn apply_named_window(self, key: SessionKey, overflow: &Overflow, tokens: Option<i64>) -> Result<()> {
         let Some(context) = tokens.filter(|_| overflow.window.is_none()) else { return Ok(()) };
-        let known = self.caller.store().sessions().get(key).await?.0.window;
-        let is_client = known.source == WindowSource::Client && known.input_max().is_some();
-        if is_client || known.context == context {
+        let window = self.caller.store().sessions().get(key).await?.0.window;
+        let is_client = window.source == WindowSource::Client && window.input_max().is_some();
+        if is_client || window.context == context {
             return Ok(());
         }
         // Other limits were those of a larger window.
-        let output = known.output.filter(|output| *output <= context / 4);
-        let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..known };
+        let output = window.output.filter(|output| *output <= context / 4);
+        let window = ModelWindow { context, input: None, output, source: WindowSource::ProviderError, ..window };
         let update = UpdateSession { window: Some(window), ..UpdateSession::default() };
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
-        self.caller.store().sessions().update(key, Checked::own(update), requester).await?;
+        self.caller.store().sessions().update(key, CheckedInput::trusted(update), requester).await?;
         Ok(())
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<Answered<(Compaction, Receipt)>> {
+    pub async fn supply_summary(self, session: &str, new: NewSummary) -> Result<ScreenedAnswer<(Compaction, Receipt)>> {
         let new = self.caller.check(new)?;
         let key = self.caller.session_key(session).await?;
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
+            return Ok(ScreenedAnswer::new(self.supplied_answer(receipt).await?, new.into_parts().1));
         }
         self.caller.count_append(1)?;
         // Compactions by the daemon are no change that a client could expect, and a new view tells what the summary covers.
         for _ in 0..limits::SUPPLY_TRIES_MAX {
             let planned = new.with(self.plan_supplied(key, &new).await?);
             if let Some(receipt) = self.caller.store().compactions().supply(planned).await? {
-                return Ok(Answered::new(self.supplied(receipt).await?, new.into_parts().1));
+                return Ok(ScreenedAnswer::new(self.supplied_answer(receipt).await?, new.into_parts().1));
             }
         }
         Err(Error::new(Reason::RevisionMismatch, "compactions of the session were committed again and again meanwhile"))
@@ -329,7 +329,7 @@ impl Compactions<'_> {
         let (messages, behind) = plan::split_at_tail(&source.messages, tail_start);
         let input = self.input_of_supplied(&source, &policy, messages).await?;
         let output = SummaryOutput::new(new.text.clone(), new.summarizer.clone());
-        let written = SummaryInEffect::of(&input, output, (&behind, source.at), true)?;
+        let written = SummaryInEffect::new(&input, output, (&behind, source.at), true)?;
         let SummaryInEffect { output, beside, digest, quoted_until, said_in } = written;
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &beside);
@@ -397,7 +397,7 @@ impl Compactions<'_> {
     }
 
     /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.
-    async fn supplied(self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
+    async fn supplied_answer(self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
         let compaction = Error::answer(self.caller.store().compactions().get(from_receipt(&receipt)?).await)?;
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
@@ -409,16 +409,16 @@ impl Compactions<'_> {
 
     /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
     pub async fn get_with(self, id: &str, texts_of: i64) -> Result<Compaction> {
-        let mut found = self.get(id).await?;
+        let mut compaction = self.get(id).await?;
         let index =
             usize::try_from(texts_of).map_err(|_| Error::field("text_request_number", "must not be negative"))?;
         if index > 0
-            && let Some(request) = found.requests.get_mut(index - 1)
-            && let Some(with_texts) = self.caller.store().compactions().request(found.id, texts_of).await?
+            && let Some(request) = compaction.requests.get_mut(index - 1)
+            && let Some(with_texts) = self.caller.store().compactions().request(compaction.id, texts_of).await?
         {
             *request = with_texts;
         }
-        Ok(found)
+        Ok(compaction)
     }
 
     /// A page of a session's compactions, newest first.
@@ -455,8 +455,8 @@ impl Compactions<'_> {
             rows.pop();
         }
         let next = rows.last().filter(|_| more).map(|(row, ..)| self.caller.page_token(*row, &scope));
-        let found = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
-        Ok((found, next.unwrap_or_default()))
+        let requests = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
+        Ok((requests, next.unwrap_or_default()))
     }
 
     /// Confirms a compaction that waits for confirmation, so that it begins.
@@ -474,7 +474,7 @@ impl Compactions<'_> {
         let id = compaction_id(id)?;
         let before = self.caller.compaction(id).await?;
         let key = self.caller.session_key(&before.session_id.to_string()).await?;
-        if let Some(answer) = self.answered(key).await? {
+        if let Some(answer) = self.repeated_answer(key).await? {
             return Ok(answer);
         }
         match before.state {

@@ -3,7 +3,7 @@
 use super::Longhand;
 use super::access::{Access, NewAccessToken, new_secret};
 use super::access_record::NamedSessions;
-use super::console_links::Pending;
+use super::console_links::PendingLink;
 use super::error::{Error, Reason, Result};
 use super::nouns::Tokens;
 use crate::limits;
@@ -56,7 +56,7 @@ impl Tokens<'_> {
         let now = self.caller.shared.clock.present();
         let expire_time = Timestamp(now.0 + limits::CONSOLE_LINK_SECONDS * MICROS);
         let (secret, hash) = new_secret(LINK);
-        let link = Pending { access: self.caller.access.clone(), new, session_micros, expire_time };
+        let link = PendingLink { access: self.caller.access.clone(), new, session_micros, expire_time };
         self.caller.shared.entrance.console_links.add(hash, link, now)?;
         Ok((secret, expire_time))
     }
@@ -96,8 +96,13 @@ impl Longhand {
         let caller = self.caller(link.access, String::new(), None)?;
         let expire_time = Some(caller.access_tokens().session_end(link.session_micros));
         let new = NewAccessToken { expire_time, ..link.new };
-        self.recorded(session, address, LOGIN, async move { caller.access_tokens().create_console_session(new).await })
-            .await
+        self.record_act(
+            session,
+            address,
+            LOGIN,
+            async move { caller.access_tokens().create_console_session(new).await },
+        )
+        .await
     }
 
     /// Ends a session of the console: revokes its access token, whose secret this is, for every copy of its cookie.
@@ -108,12 +113,12 @@ impl Longhand {
     pub async fn close_console(&self, access: Arc<Access>, secret: &str, address: Option<SocketAddr>) -> Result<()> {
         let caller = self.caller(access.clone(), String::new(), None)?;
         let secret = secret.to_owned();
-        self.recorded(access, address, LOGOUT, async move { caller.access_tokens().revoke_own(&secret).await }).await
+        self.record_act(access, address, LOGOUT, async move { caller.access_tokens().revoke_own(&secret).await }).await
     }
 
     /// Carries out what passes no guard with its lines in the access log, as the guard does with calls that act. A
     /// caller that leaves keeps nothing out of the log.
-    async fn recorded<Done: Send + 'static>(
+    async fn record_act<Done: Send + 'static>(
         &self,
         access: Arc<Access>,
         address: Option<SocketAddr>,

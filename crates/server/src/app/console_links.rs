@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The links that nobody has opened yet, by the hashes of their secrets.
 #[derive(Default)]
 pub(super) struct ConsoleLinks {
-    pending: Mutex<HashMap<[u8; 32], Pending>>,
+    pending: Mutex<HashMap<[u8; 32], PendingLink>>,
 }
 
 /// A link that nobody has opened yet.
-pub(super) struct Pending {
+pub(super) struct PendingLink {
     /// Whose link it is.
     pub(super) access: Arc<Access>,
     /// The token that it becomes, whose end is counted from the moment of opening.
@@ -26,7 +26,7 @@ pub(super) struct Pending {
     pub(super) expire_time: Timestamp,
 }
 
-impl Pending {
+impl PendingLink {
     /// True while it opens something. A link from the future was made by a clock that was wrong.
     fn is_open(&self, now: Timestamp) -> bool {
         let made = self.expire_time.plus_millis(-limits::CONSOLE_LINK_SECONDS * 1_000);
@@ -42,13 +42,13 @@ impl Pending {
 }
 
 impl ConsoleLinks {
-    fn pending(&self) -> MutexGuard<'_, HashMap<[u8; 32], Pending>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<[u8; 32], PendingLink>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a link, by the hash of its secret.
-    pub(super) fn add(&self, hash: [u8; 32], link: Pending, now: Timestamp) -> Result<()> {
-        let mut pending = self.pending();
+    pub(super) fn add(&self, hash: [u8; 32], link: PendingLink, now: Timestamp) -> Result<()> {
+        let mut pending = self.links();
         pending.retain(|_, link| link.is_open(now));
         // No tenant keeps the others from making links.
         let of_tenant = pending.values().filter(|other| other.access.tenant == link.access.tenant).count();
@@ -58,9 +58,9 @@ impl ConsoleLinks {
         Ok(())
     }
 
-    /// Takes a link, which then opens nothing more; none if there is none, or it is over.
-    pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<Pending> {
-        self.pending().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
+    /// Takes a link: it opens one session only. None if it is unknown, used or over.
+    pub(super) fn take(&self, hash: &[u8; 32], now: Timestamp) -> Option<PendingLink> {
+        self.links().remove(hash).filter(|link| link.is_open(now) && !link.access.revoked.is_cancelled())
     }
 }
 
@@ -77,14 +77,14 @@ fn require_room(what: &str, count: usize, limit: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn link(expire_time: i64) -> Pending {
+    fn link(expire_time: i64) -> PendingLink {
         link_of("", expire_time)
     }
 
-    fn link_of(tenant: &str, expire_time: i64) -> Pending {
+    fn link_of(tenant: &str, expire_time: i64) -> PendingLink {
         let access = Arc::new(Access { tenant: tenant.into(), ..Access::owner() });
         let new = NewAccessToken::default();
-        Pending { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
+        PendingLink { access, new, session_micros: 1, expire_time: Timestamp(expire_time) }
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         assert!(links.take(&[9; 32], Timestamp(0)).is_none());
         assert!(links.take(&[1; 32], Timestamp(9)).is_some() && links.take(&[1; 32], Timestamp(9)).is_none());
         assert!(links.take(&[2; 32], Timestamp(10)).is_none());
-        links.pending()[&[3; 32]].access.revoked.cancel();
+        links.links()[&[3; 32]].access.revoked.cancel();
         assert!(links.take(&[3; 32], Timestamp(0)).is_none(), "its maker's access was revoked");
     }
 
@@ -118,7 +118,7 @@ mod tests {
         for number in 0..limits::CONSOLE_LINKS_TOTAL_MAX {
             let tenant = format!("t{}", number / limits::CONSOLE_LINKS_MAX);
             let link = link_of(&tenant, 10);
-            links.pending().insert(hash(number), link);
+            links.links().insert(hash(number), link);
         }
         let refused = links.add([0; 32], link_of("other", 10), Timestamp(9)).expect_err("one too many");
         assert_eq!(refused.metadata["what"], "console links of all tenants");

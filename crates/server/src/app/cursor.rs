@@ -21,7 +21,7 @@ const ID_LENGTH: usize = 32;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// The cursor after an event.
-pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
+pub(super) fn after_event(store: &Store, seq: Seq, hash: &[u8]) -> String {
     write(store.id(), seq, hash)
 }
 
@@ -53,9 +53,9 @@ fn parse(text: &str) -> Option<(Seq, Uuid)> {
 }
 
 /// The cursor after the event with this number; zero means the beginning.
-pub(super) async fn at(store: &Store, seq: Seq) -> Result<String> {
+pub(super) async fn after_seq(store: &Store, seq: Seq) -> Result<String> {
     let hash = if seq == 0 { None } else { store.log().hash_at_seq(seq).await? };
-    Ok(behind(store, seq, &hash.unwrap_or_default()))
+    Ok(after_event(store, seq, &hash.unwrap_or_default()))
 }
 
 /// Parses a cursor, and refuses one that this store did not issue.

@@ -96,7 +96,9 @@ impl Entrance {
         let is_current = self.current_until.borrow().is_none_or(|end| Instant::now() < end);
         let proved = match credentials {
             // Neither refused for good nor counted: it may be a valid one.
-            Credentials::Secret(secret, _) if !is_current && !self.access_tokens.is_owners(secret) => Err(unchecked()),
+            Credentials::Secret(secret, _) if !is_current && !self.access_tokens.is_owners(secret) => {
+                Err(unchecked_token_error())
+            }
             _ => self.access_tokens.authenticate(credentials, &self.clock),
         };
         proved.inspect_err(|error| {
@@ -143,7 +145,7 @@ impl Entrance {
                 return over();
             }
             if !access.is_owners() && believed.is_some_and(|end| end <= now) {
-                return unchecked();
+                return unchecked_token_error();
             }
             let left = access.expire_time.map(|end| u64::try_from(end.0 - clock_now.0).unwrap_or(0));
             let wait = left.map(|left| now + Duration::from_micros(left).min(CLOCK_WAIT));
@@ -235,7 +237,7 @@ impl Entrance {
 
 /// The answer to callers with access tokens while other daemons may have revoked them, and the database with them is not
 /// reached.
-fn unchecked() -> Error {
+fn unchecked_token_error() -> Error {
     let message = "the access token cannot be checked: the daemon has not reached the database for the time of a lease";
     Error::new(Reason::NoOwner, message)
 }

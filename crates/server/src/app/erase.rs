@@ -4,12 +4,12 @@ use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Result};
 use super::nouns::Content;
-use super::secrets::SentText;
+use super::secrets::InputText;
 use super::validate;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{PartId, SessionId};
-use crate::store::{self, Checked, Erasure, Kind, Requester, SessionKey, SubAgent};
+use crate::store::{self, CheckedInput, Erasure, Kind, Requester, SessionKey, SubAgent};
 pub use crate::store::{EraseTarget, ErasedSizes};
 use crate::turns;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct EraseRequest {
 
 /// The answer to an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Erased {
+pub struct EraseAnswer {
     /// The session whose content it was.
     pub session: SessionId,
     /// The revision and the number of its event there; none for a dry run.
@@ -57,22 +57,22 @@ pub fn part_target(id: &str) -> Result<EraseTarget> {
 impl Content<'_> {
     /// Erases content, or says what an erasure would take. Content that a fork shares belongs to the session that it was
     /// forked from, which the caller must see as well.
-    pub async fn erase(self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase(self, session: &str, request: EraseRequest) -> Result<EraseAnswer> {
         self.erase_with(session, request, false).await
     }
 
     /// The same of a session with those that work for it, at any depth. Each is an erasure of its own, that of the session
     /// first; the answer is that of the session with the counts of all.
-    pub async fn erase_tree(self, session: &str, request: EraseRequest) -> Result<Erased> {
+    pub async fn erase_tree(self, session: &str, request: EraseRequest) -> Result<EraseAnswer> {
         if request.target != EraseTarget::Session {
             return Err(Error::field("tree", "goes with a whole session alone"));
         }
         self.erase_with(session, request, true).await
     }
 
-    async fn erase_with(self, session: &str, request: EraseRequest, tree: bool) -> Result<Erased> {
+    async fn erase_with(self, session: &str, request: EraseRequest, tree: bool) -> Result<EraseAnswer> {
         let EraseRequest { target, reason, dry_run, expected_revision } = request;
-        let sent = self.caller.check(SentText { field: "reason", text: reason, check: validate::erase_reason })?;
+        let sent = self.caller.check(InputText { field: "reason", text: reason, check: validate::erase_reason })?;
         let reason = sent.with(sent.text.clone());
         if let EraseTarget::Messages(ids) = &target {
             if ids.is_empty() || ids.iter().any(String::is_empty) {
@@ -100,9 +100,9 @@ impl Content<'_> {
             let (mut sizes, mut existed) = erasures.preview(key, &target).await?;
             for sub_agent in with {
                 let (more, is_over) = erasures.preview(sub_agent, &target).await?;
-                (sizes, existed) = (sizes.with(more), existed && is_over);
+                (sizes, existed) = (sizes.with_session(more), existed && is_over);
             }
-            return Ok(Erased { session, event: None, sizes, existed, pending_files: Vec::new(), sub_agents });
+            return Ok(EraseAnswer { session, event: None, sizes, existed, pending_files: Vec::new(), sub_agents });
         }
         let request = (target, reason, expected_revision);
         // What has begun goes on without its caller.
@@ -119,23 +119,23 @@ impl Content<'_> {
             pending_files.extend(store::Search::files());
         }
         let event = Some((erased.revision, erased.seq));
-        Ok(Erased { session, event, sizes: erased.sizes, existed: erased.existed, pending_files, sub_agents })
+        Ok(EraseAnswer { session, event, sizes: erased.sizes, existed: erased.existed, pending_files, sub_agents })
     }
 
     /// The sessions that work for one, as far as the caller sees them: those that stay, or all that go with it.
     async fn sub_agents(self, key: SessionKey, tree: bool) -> Result<Vec<SubAgent>> {
         let most = limits::ERASE_TREE_MAX;
-        let mut found = Vec::new();
+        let mut sub_agents = Vec::new();
         for sub_agent in self.caller.store().erasures().sub_agents(key, most + 1).await? {
             if (tree || !sub_agent.is_erased) && self.caller.sees(sub_agent.key).await? {
-                found.push(sub_agent);
+                sub_agents.push(sub_agent);
             }
         }
-        if tree && found.len() > most {
-            return Err(Error::limit("sessions of one tree", most, found.len()));
+        if tree && sub_agents.len() > most {
+            return Err(Error::limit("sessions of one tree", most, sub_agents.len()));
         }
-        found.truncate(most);
-        Ok(found)
+        sub_agents.truncate(most);
+        Ok(sub_agents)
     }
 }
 
@@ -144,7 +144,7 @@ async fn erase_all(
     shared: Arc<Shared>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
-    (target, reason, expected_revision): (EraseTarget, Checked<String>, Option<Revision>),
+    (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
     let erasures = shared.store.erasures();
     let request = (target.clone(), reason.clone(), expected_revision);
@@ -172,7 +172,7 @@ impl Longhand {
                 () = self.shared.stopping.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let left = match self.shared.store.erasures().left().await {
+            let left = match self.shared.store.erasures().unfinished().await {
                 Ok(left) => left,
                 Err(error) => {
                     tracing::warn!(%error, "erasures that have begun cannot be looked for");

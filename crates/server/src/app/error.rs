@@ -21,7 +21,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A text in an error that may be the caller's own: as much of it as is needed to find it.
-pub fn repeated(text: impl std::fmt::Display) -> String {
+pub fn excerpt(text: impl std::fmt::Display) -> String {
     let mut text = text.to_string();
     if text.len() > limits::REPEATED_BYTES_MAX {
         text.truncate(text.floor_char_boundary(limits::REPEATED_BYTES_MAX));
@@ -45,7 +45,7 @@ impl Error {
 
     /// A field whose value cannot be used.
     pub fn field(field: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
-        let (field, message) = (repeated(field), repeated(message));
+        let (field, message) = (excerpt(field), excerpt(message));
         Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
     }
 

@@ -3,8 +3,8 @@
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::nouns::Events;
-use super::presence::{PresenceFrame, Watching};
-use super::quotas::Share;
+use super::presence::{PresenceFrame, PresenceWatch};
+use super::quotas::StreamShare;
 use super::sessions::SessionInfo;
 use super::{Caller, cursor, page_size, validate};
 use crate::bus::{Next, Subscription};
@@ -165,8 +165,8 @@ impl Frame {
             Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
-                let words: usize = open.drafts.iter().map(|draft| draft.text.len()).sum();
-                store::message_bytes(&open.message) + words
+                let draft_bytes: usize = open.drafts.iter().map(|draft| draft.text.len()).sum();
+                store::message_bytes(&open.message) + draft_bytes
             }
             Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
             Self::DraftDelta { delta, .. } => delta.delta.len() + EVENT_BYTES,
@@ -227,7 +227,7 @@ pub struct EventStream {
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
     presence: Option<broadcast::Receiver<SessionKey>>,
     /// The caller is present in the named sessions as long as the stream lives.
-    _watching: Watching,
+    _watching: PresenceWatch,
     all_sessions: bool,
     /// The sessions whose events and deltas the stream has, if they are not all or named.
     visibility: Option<Visibility>,
@@ -235,7 +235,7 @@ pub struct EventStream {
     /// Counts the stream as open until it is dropped.
     _permit: OwnedSemaphorePermit,
     /// Counted for the tenant.
-    _share: Option<Share>,
+    _share: Option<StreamShare>,
 }
 
 /// A piece of a snapshot, at a revision of its session.
@@ -288,7 +288,7 @@ impl EventStream {
                 }
             }
             if self.snapshot.is_empty() {
-                let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
+                let cursor = cursor::after_seq(self.app.store(), self.subscription.cursor()).await?;
                 self.wait_with(Frame::SnapshotEnd { cursor });
             }
         }
@@ -306,13 +306,13 @@ impl EventStream {
         loop {
             tokio::select! {
                 biased;
-                () = self.stopping.cancelled() => return Err(self.ending().await),
+                () = self.stopping.cancelled() => return Err(self.stopping_error().await),
                 next = self.subscription.next() => return self.frame(next?).await,
                 live = next_live(&mut self.live) => {
                     if self.drafts.get(&live.part).is_some_and(|shown| live.offset < *shown) {
                         continue;
                     }
-                    if let Some(session) = self.followed(live.session).await? {
+                    if let Some(session) = self.followed_session(live.session).await? {
                         return Ok(Frame::DraftDelta { session, delta: live });
                     }
                 }
@@ -326,7 +326,7 @@ impl EventStream {
                     }
                 }
                 words = next_live(&mut self.summaries) => {
-                    if let Some(session) = self.followed(words.session).await? {
+                    if let Some(session) = self.followed_session(words.session).await? {
                         return Ok(Frame::SummaryDelta { session, delta: words });
                     }
                 }
@@ -353,9 +353,9 @@ impl EventStream {
         }
     }
 
-    async fn ending(&self) -> Error {
+    async fn stopping_error(&self) -> Error {
         let error = Error::new(Reason::ShuttingDown, "the daemon is stopping; resume with the last cursor");
-        match cursor::at(self.app.store(), self.subscription.cursor()).await {
+        match cursor::after_seq(self.app.store(), self.subscription.cursor()).await {
             Ok(cursor) => error.with("cursor", cursor),
             Err(_) => error,
         }
@@ -364,8 +364,8 @@ impl EventStream {
     async fn frame(&mut self, next: Next) -> Result<Frame> {
         let seq = self.subscription.cursor();
         match next {
-            Next::Closed => Err(self.ending().await),
-            Next::Idle => Ok(Frame::Progress { cursor: cursor::at(self.app.store(), seq).await?, seq }),
+            Next::Closed => Err(self.stopping_error().await),
+            Next::Idle => Ok(Frame::Progress { cursor: cursor::after_seq(self.app.store(), seq).await?, seq }),
             Next::Events { events } => {
                 self.unsent = events.into();
                 self.batch().await
@@ -378,7 +378,7 @@ impl EventStream {
         let mut events = Vec::new();
         let mut bytes = 0;
         while let Some(paged) = self.unsent.pop_front() {
-            let served = self.app.events().served(paged, self.content).await?;
+            let served = self.app.events().serve_event(paged, self.content).await?;
             bytes += served.bytes();
             events.push(served);
             if bytes > self.frame_bytes {
@@ -386,7 +386,7 @@ impl EventStream {
             }
         }
         if self.unsent.is_empty() {
-            let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
+            let cursor = cursor::after_seq(self.app.store(), self.subscription.cursor()).await?;
             return Ok(Frame::Events { events, cursor });
         }
         let cursor = events.last().map(|event| event.cursor.clone()).unwrap_or_default();
@@ -394,9 +394,9 @@ impl EventStream {
     }
 
     /// The id of the session of a delta; none if the stream does not include that session.
-    async fn followed(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
-        let known = self.sessions.get(&key).copied();
-        if known.is_none() && !self.all_sessions {
+    async fn followed_session(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
+        let known_id = self.sessions.get(&key).copied();
+        if known_id.is_none() && !self.all_sessions {
             return Ok(None);
         }
         if let Some(visibility) = &self.visibility
@@ -404,7 +404,7 @@ impl EventStream {
         {
             return Ok(None);
         }
-        if let Some(session) = known {
+        if let Some(session) = known_id {
             return Ok(Some(session));
         }
         let (session, _) = self.app.store().sessions().get(key).await?;
@@ -503,7 +503,7 @@ impl<'a> Events<'a> {
             Start::Beginning => 0,
             Start::After(cursor) => cursor::read(self.caller.store(), cursor).await?,
         };
-        let ready = Frame::Ready { cursor: cursor::at(self.caller.store(), after).await?, head };
+        let ready = Frame::Ready { cursor: cursor::after_seq(self.caller.store(), after).await?, head };
         // The sessions as they were after event `head`: the events after the snapshot follow exactly.
         let mut steps = VecDeque::new();
         for SessionSnapshot { key, session, open, run, prompts, approvals } in snapshot.sessions {
@@ -514,7 +514,7 @@ impl<'a> Events<'a> {
             steps.extend(prompts.into_iter().map(|prompt| SnapshotStep::Prompt(key, prompt)));
             steps.extend(approvals.into_iter().map(|approval| SnapshotStep::Approval(key, approval)));
         }
-        let held = (!steps.is_empty())
+        let reservation = (!steps.is_empty())
             .then(|| self.caller.views().count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
         let scope = self.scope(request.root.as_deref(), request.project.as_deref()).await?;
         let visibility = scope.or_else(|| self.caller.visibility_of_events(!sessions.is_empty()));
@@ -522,7 +522,7 @@ impl<'a> Events<'a> {
         let filter = EventFilter { sessions: keys, kinds: request.kinds, visibility: visibility.clone() };
         let named = || sessions.iter().map(|(key, session)| (*key, *session));
         let actor = &self.caller.requester.actor;
-        let watching = Watching::begin(
+        let watching = PresenceWatch::begin(
             &self.caller.shared.presences,
             named().map(|(key, _)| key),
             actor,
@@ -543,7 +543,7 @@ impl<'a> Events<'a> {
             presence,
             _watching: watching,
             snapshot: steps,
-            held,
+            held: reservation,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
@@ -561,7 +561,7 @@ impl<'a> Events<'a> {
 
     /// Everybody in a session.
     fn presence_of(self, key: SessionKey, session: SessionId) -> PresenceFrame {
-        PresenceFrame { session, present: self.caller.shared.presences.of(key) }
+        PresenceFrame { session, present: self.caller.shared.presences.present_in(key) }
     }
 
     /// The sessions of a tree, of a project or of both, as far as the caller sees them; none without such a scope.
@@ -613,8 +613,8 @@ impl<'a> Events<'a> {
     /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
     /// deltas, and the events that close the drafts.
     async fn open_message(self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
-        let found = self.caller.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
-        let message = found.into_iter().next();
+        let messages = self.caller.store().history().at_revisions(session, at, &[position], usize::MAX).await?;
+        let message = messages.into_iter().next();
         let message =
             message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {position}")))?;
         let drafts = self.caller.store().history().drafts(message.id).await?;
@@ -626,10 +626,10 @@ impl<'a> Events<'a> {
         limits::STREAMS_MAX - self.caller.shared.streams.available_permits()
     }
 
-    async fn served(self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
+    async fn serve_event(self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
         let PagedEvent { event, more } = paged;
         let message = if content { self.caller.store().history().of_event(&event).await? } else { None };
-        let cursor = cursor::behind(self.caller.store(), event.seq, &event.hash);
+        let cursor = cursor::after_event(self.caller.store(), event.seq, &event.hash);
         Ok(ServedEvent { event, cursor, message, more })
     }
 
@@ -638,7 +638,7 @@ impl<'a> Events<'a> {
         let mut page = Vec::with_capacity(events.len());
         let mut bytes = 0;
         for event in events {
-            let served = self.served(PagedEvent { event: Arc::new(event), more: false }, content).await?;
+            let served = self.serve_event(PagedEvent { event: Arc::new(event), more: false }, content).await?;
             bytes += served.message.as_ref().map_or(0, store::message_bytes);
             if bytes > limits::PAGE_BYTES_MAX && !page.is_empty() {
                 return Ok((page, true));
@@ -671,7 +671,7 @@ impl<'a> Events<'a> {
         let (events, early) = self.served_page(events, list.content).await?;
         let next = match (events.last(), next) {
             (Some(last), _) if early => last.cursor.clone(),
-            (_, Some(scanned_to)) => cursor::behind(self.caller.store(), scanned_to.seq, &scanned_to.hash),
+            (_, Some(scanned_to)) => cursor::after_event(self.caller.store(), scanned_to.seq, &scanned_to.hash),
             (_, None) => String::new(),
         };
         Ok((events, next))
@@ -703,7 +703,7 @@ impl<'a> Events<'a> {
             let next = last.cursor.clone();
             return Ok((events, next));
         }
-        let next = if cursor < head { cursor::at(self.caller.store(), cursor).await? } else { String::new() };
+        let next = if cursor < head { cursor::after_seq(self.caller.store(), cursor).await? } else { String::new() };
         Ok((events, next))
     }
 }

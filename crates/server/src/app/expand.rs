@@ -10,7 +10,7 @@ use crate::store::SessionKey;
 
 /// A page of the originals behind an id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expanded {
+pub struct OriginalsPage {
     /// The messages as they were written, oldest first.
     pub messages: Vec<Message>,
     /// Their statuses, in their order.
@@ -24,7 +24,7 @@ impl Messages<'_> {
     /// the edit; for a replay, the request; for a part, its message with that part alone; for a summary, a marker or a
     /// compaction, every message that it covers, leaves out or shortens. Compactions that were undone can be expanded
     /// like the others; one that removed nothing has an empty page.
-    pub async fn expand(self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
+    pub async fn expand(self, session: &str, id: &str, size: i64, token: &str) -> Result<OriginalsPage> {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");
         let from = self.caller.page_start(token, &scope)?.unwrap_or(0);
@@ -32,7 +32,7 @@ impl Messages<'_> {
         let (messages, next) = self.originals(key, id, from, limit).await?;
         let statuses = self.statuses(key, None, &messages).await?;
         let next_page_token = next.map(|next| self.caller.page_token(next, &scope)).unwrap_or_default();
-        Ok(Expanded { messages, statuses, next_page_token })
+        Ok(OriginalsPage { messages, statuses, next_page_token })
     }
 
     /// The originals behind an id, from a revision on, and the revision of the next one.

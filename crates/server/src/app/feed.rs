@@ -23,7 +23,7 @@ impl EventFeed {
     /// Starts a task that reads the stream. It ends when the feed is dropped, or after an error.
     pub(super) fn new(stream: EventStream, budget: Arc<MemoryBudget>) -> Self {
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
-        turns::spawn(read(stream, budget, sender));
+        turns::spawn(read_frames(stream, budget, sender));
         Self { frames, is_over: false }
     }
 
@@ -51,7 +51,11 @@ impl EventStream {
 }
 
 /// Reads a frame whenever the client has taken the one before.
-async fn read(mut stream: EventStream, budget: Arc<MemoryBudget>, sender: mpsc::Sender<Result<(Frame, Reservation)>>) {
+async fn read_frames(
+    mut stream: EventStream,
+    budget: Arc<MemoryBudget>,
+    sender: mpsc::Sender<Result<(Frame, Reservation)>>,
+) {
     loop {
         let slot = tokio::select! {
             slot = sender.reserve() => slot,
@@ -64,10 +68,10 @@ async fn read(mut stream: EventStream, budget: Arc<MemoryBudget>, sender: mpsc::
         };
         let ends = read.is_err();
         slot.send(read.map(|frame| {
-            let held = budget.hold(frame.bytes());
+            let reservation = budget.hold(frame.bytes());
             // The transport waits for the client, so the transport's holder is the one that gives up.
-            held.exempt();
-            (frame, held)
+            reservation.exempt();
+            (frame, reservation)
         }));
         if ends {
             return;

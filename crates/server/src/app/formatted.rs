@@ -1,7 +1,7 @@
 //! Views in the message formats of providers.
 
 use super::error::{Error, Reason, Result};
-use crate::interop::provider::{self, Refusal, Unreadable, Written};
+use crate::interop::provider::{self, Refusal, Unreadable, WrittenView};
 pub use crate::interop::provider::{Format, LeftOut, LeftOutKind, WrittenMessage};
 use crate::limits;
 use crate::model::message::{NewMessage, Role};
@@ -9,7 +9,7 @@ use crate::model::view::ViewMessage;
 
 /// A view in a format.
 #[derive(Debug, Clone)]
-pub struct Formatted {
+pub struct FormattedView {
     /// The format.
     pub format: Format,
     /// What a request has apart from its messages, as JSON.
@@ -22,7 +22,7 @@ pub struct Formatted {
     pub(super) hashes: Vec<[u8; 32]>,
 }
 
-impl Formatted {
+impl FormattedView {
     /// The hash of the whole view.
     pub(super) fn hash(&self) -> [u8; 32] {
         self.hashes.last().copied().unwrap_or_default()
@@ -41,9 +41,9 @@ impl Formatted {
 }
 
 /// The messages of a whole view in a format; degraded, with a line of text for what the format cannot carry.
-pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<Formatted> {
+pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<FormattedView> {
     let written = if degrade { provider::write_degraded } else { provider::write };
-    let Written { system_json, messages, left_out } = written(format, messages).map_err(refused)?;
+    let WrittenView { system_json, messages, left_out } = written(format, messages).map_err(refused)?;
     let largest = messages.iter().map(|message| message.json.len()).max().unwrap_or_default();
     if largest > limits::FORMATTED_MESSAGE_BYTES_MAX {
         let limit = limits::FORMATTED_MESSAGE_BYTES_MAX;
@@ -67,10 +67,10 @@ pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> 
         before = *hasher.finalize().as_bytes();
         hashes.push(before);
     }
-    Ok(Formatted { format, system_json, messages, left_out, hashes })
+    Ok(FormattedView { format, system_json, messages, left_out, hashes })
 }
 
-fn refused(refusal: Refusal) -> Error {
+fn refusal_error(refusal: Refusal) -> Error {
     let mut error = Error::new(Reason::ContentNotInFormat, refusal.to_string())
         .with("format", refusal.format.name())
         .with("content", refusal.kind.name());
@@ -97,7 +97,7 @@ pub struct ProviderContent {
 }
 
 /// Reads messages that a provider's interface has.
-pub(super) fn read(given: ProviderContent) -> Result<Vec<NewMessage>> {
+pub(super) fn read_messages(given: ProviderContent) -> Result<Vec<NewMessage>> {
     let ProviderContent { format, json, view_token, provider } = given;
     let unreadable =
         |Unreadable { at, problem }: Unreadable| Error::field(format_args!("provider_content.{at}"), problem);

@@ -22,7 +22,7 @@ pub(super) fn view_bytes(held: &Reservation) -> usize {
     held.bytes() / COPIES
 }
 
-/// The rows of a view, with its reservation; none for one that is not large.
+/// The rows of a view, with its reservation; small views need none.
 pub(super) type ReservedSource = (Source, Option<Arc<Reservation>>);
 
 impl Views<'_> {
@@ -30,15 +30,15 @@ impl Views<'_> {
     /// the reservation until the last of the view is gone.
     pub(super) async fn reserved_source(self, key: SessionKey, at: Option<Revision>) -> Result<ReservedSource> {
         let mut bytes = limits::LARGE_VIEW_BYTES;
-        let mut held = None;
+        let mut reservation = None;
         loop {
             match self.caller.store().views().source_within(key, at, bytes).await {
-                Ok(source) => return Ok((source, held)),
+                Ok(source) => return Ok((source, reservation)),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
                     // The memory reserved so far is not enough; it is released before the larger one is awaited.
-                    drop(held.take());
+                    drop(reservation.take());
                     bytes = bytes.saturating_mul(GROWTH).min(limits::VIEW_BYTES_MAX);
-                    held = Some(self.reservation_for_view(bytes).await?);
+                    reservation = Some(self.reservation_for_view(bytes).await?);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -55,12 +55,12 @@ impl Views<'_> {
     /// Memory for the messages of a view and for the view made from them.
     async fn reservation_for_view(self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.caller.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait);
-        let held = self.caller.shared.unless_stopping(held).await?.ok_or_else(|| {
+        let reservation = self.caller.shared.entrance.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait);
+        let reservation = self.caller.shared.unless_stopping(reservation).await?.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;
-        held.exempt();
-        Ok(Arc::new(held))
+        reservation.exempt();
+        Ok(Arc::new(reservation))
     }
 }

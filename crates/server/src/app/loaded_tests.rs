@@ -7,13 +7,14 @@ use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, SessionLookup,
 use crate::model::ids::MessageId;
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use crate::model::part::{
-    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
+    ToolResult,
 };
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Checked, Requester, SessionKey, Store, Visibility, WithAppend};
+use crate::store::{self, AppendChanges, CheckedInput, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
@@ -42,7 +43,7 @@ impl Fixture {
         let options = store::Options { directory: directory.path().join("store"), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
-        let summarizers = Levels::all(Arc::new(Extractive));
+        let summarizers = Levels::same_for_all(Arc::new(Extractive));
         let options = scheduler::Options { loaded_bytes: 1 << 30, ..scheduler::Options::default() };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, options);
         let options = app::Options {
@@ -120,7 +121,7 @@ fn messages() -> Vec<Vec<NewMessage>> {
         })
     };
     let usage = Usage { input: 40, output: 2, ..Usage::default() };
-    let step = PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) });
+    let step = PartBody::Step(ReplyStep { finish_reason: "stop".to_owned(), usage: Some(usage) });
     let opaque =
         PartBody::Opaque(Opaque { provider: "anthropic".to_owned(), kind: "thinking".to_owned(), data: vec![0, 255] });
     let marker = PartBody::Marker(Marker { name: "pause".to_owned(), text: "A pause.".to_owned() });
@@ -263,7 +264,7 @@ async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     fixture
         .store
         .history()
-        .append(fixture.key, Requester::default(), None, Checked::own((vec![input], WithAppend::default())))
+        .append(fixture.key, Requester::default(), None, CheckedInput::trusted((vec![input], AppendChanges::default())))
         .await
         .expect("appended");
     let again = append().await;
@@ -537,7 +538,7 @@ async fn a_large_message_waits_for_no_whole_message_of_another_caller() {
         let count = |tenant: &str, name: &'static str, letters: String| {
             let (ended, part) = (&ended, Arc::new(PartBody::Text(letters)));
             let turn = turns.begin(&Share::new(tenant.into(), "token".into())).expect("room");
-            turn.take(async move {
+            turn.take_turns(async move {
                 let counts = counts::count(policy, Role::User, vec![part.clone()]).await.expect("it is counted");
                 assert_eq!(counts, tokens::count(policy, Role::User, &[&*part]));
                 ended.lock().expect("an order").push(name);

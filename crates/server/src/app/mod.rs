@@ -15,7 +15,7 @@ mod branches;
 pub mod compactions;
 pub mod console;
 mod console_links;
-pub mod context;
+pub mod views;
 pub mod cursor;
 pub mod deltas;
 pub mod entrance;

@@ -16,18 +16,18 @@ use tokio::time::Instant;
 
 /// Somebody in a session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Present {
+pub struct PresentActor {
     /// The name for itself; may be empty.
     pub actor: String,
     /// What is done.
-    pub doing: Doing,
+    pub doing: PresenceKind,
     /// The time since which it is.
     pub since: Timestamp,
 }
 
 /// What somebody does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doing {
+pub enum PresenceKind {
     /// Follows the session.
     Watching,
     /// Writes a prompt.
@@ -40,7 +40,7 @@ pub struct PresenceFrame {
     /// The session.
     pub session: SessionId,
     /// Everybody, by name.
-    pub present: Vec<Present>,
+    pub present: Vec<PresentActor>,
 }
 
 /// Everybody in every session, in memory.
@@ -52,13 +52,13 @@ pub(super) struct Presences {
 #[derive(Default)]
 struct Session {
     /// Streams, with what each says.
-    watching: HashMap<u64, Present>,
+    watching: HashMap<u64, PresentActor>,
     /// Who types, by name.
-    typing: HashMap<String, Typing>,
+    typing: HashMap<String, TypingState>,
     next: u64,
 }
 
-struct Typing {
+struct TypingState {
     since: Timestamp,
     end: Instant,
     /// The task that removes it at its end.
@@ -83,15 +83,15 @@ impl Presences {
     }
 
     /// Everybody in a session, by name.
-    pub(super) fn of(&self, key: SessionKey) -> Vec<Present> {
+    pub(super) fn present_in(&self, key: SessionKey) -> Vec<PresentActor> {
         let sessions = self.sessions();
         let Some(session) = sessions.get(&key) else { return Vec::new() };
-        let typing = session.typing.iter().map(|(actor, typing)| Present {
+        let typing = session.typing.iter().map(|(actor, typing)| PresentActor {
             actor: actor.clone(),
-            doing: Doing::Typing,
+            doing: PresenceKind::Typing,
             since: typing.since,
         });
-        let mut present: Vec<Present> = session.watching.values().cloned().chain(typing).collect();
+        let mut present: Vec<PresentActor> = session.watching.values().cloned().chain(typing).collect();
         present.sort();
         present
     }
@@ -125,7 +125,7 @@ impl Presences {
             has_room = session.typing.len() < limits::TYPING_MAX;
             has_room.then(|| {
                 let expiry = tokio::spawn(expire(Arc::clone(self), key, actor.to_owned())).abort_handle();
-                session.typing.insert(actor.to_owned(), Typing { since: now, end, expiry });
+                session.typing.insert(actor.to_owned(), TypingState { since: now, end, expiry });
             })
         });
         has_room
@@ -155,12 +155,12 @@ async fn expire(presences: Arc<Presences>, key: SessionKey, actor: String) {
 }
 
 /// A stream that follows sessions, as long as it lives.
-pub(super) struct Watching {
+pub(super) struct PresenceWatch {
     presences: Arc<Presences>,
     entries: Vec<(SessionKey, u64)>,
 }
 
-impl Watching {
+impl PresenceWatch {
     /// Adds somebody to sessions.
     pub(super) fn begin(
         presences: &Arc<Presences>,
@@ -170,7 +170,7 @@ impl Watching {
     ) -> Self {
         let add = |session: &mut Session| {
             session.next += 1;
-            let present = Present { actor: actor.to_owned(), doing: Doing::Watching, since: now };
+            let present = PresentActor { actor: actor.to_owned(), doing: PresenceKind::Watching, since: now };
             session.watching.insert(session.next, present);
             Some(session.next)
         };
@@ -179,7 +179,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for PresenceWatch {
     fn drop(&mut self) {
         for (key, entry) in &self.entries {
             self.presences.change(*key, |session| session.watching.remove(entry));

@@ -68,7 +68,7 @@ pub struct PlannedTruncation {
 
 /// The text of a part, and its size in bytes, which for media is more than the text.
 fn text_and_size(body: &PartBody) -> (&str, usize) {
-    let words = match body {
+    let text = match body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.as_str(),
         PartBody::ToolCall(call) => &call.input_json,
         PartBody::ToolResult(result) => &result.output,
@@ -81,7 +81,7 @@ fn text_and_size(body: &PartBody) -> (&str, usize) {
         PartBody::Opaque(opaque) => return ("", opaque.data.len()),
         PartBody::Marker(_) | PartBody::Step(_) | PartBody::Record(_) => "",
     };
-    (words, words.len())
+    (text, text.len())
 }
 
 /// The parts that a compaction would shorten.

@@ -3,14 +3,14 @@
 use super::append::RewindTo;
 use super::error::{Error, Result};
 use super::nouns::Prompts;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, receipt_id, validate};
 use crate::model::Revision;
 use crate::model::ids::PromptId;
 use crate::model::part::{NewPart, PartBody};
 pub use crate::model::prompt::{Delivery, Prompt};
 use crate::model::run::Epoch;
-use crate::store::{self, QueueChange, Receipt, Screen, Screened, SessionKey};
+use crate::store::{self, QueueChange, Receipt, ScreenResult, SecretScreen, SessionKey};
 
 /// A prompt for a session's queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,14 +29,14 @@ pub struct NewPrompt<'a> {
 
 impl NewPrompt<'_> {
     /// A prompt that queues, with nothing beside its content.
-    pub fn of(parts: Vec<NewPart>) -> Self {
+    pub fn from_parts(parts: Vec<NewPart>) -> Self {
         Self { parts, delivery: Delivery::Queue, metadata_json: None, rewind: None, expected_revision: None }
     }
 }
 
 /// Which prompt a run takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted<'a> {
+pub enum PromptChoice<'a> {
     /// The first of the queue.
     First,
     /// The first of the queue, if it steers.
@@ -49,12 +49,12 @@ fn prompt_id(field: &str, id: &str) -> Result<PromptId> {
     id.parse().map_err(|error| Error::field(field, error))
 }
 
-impl Sent for store::NewPrompt {
+impl ClientInput for store::NewPrompt {
     fn validate(&self) -> Result<()> {
         validate::prompt(&self.parts, self.metadata_json.as_deref())
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.parts_of_request("prompt", &mut self.parts)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)
     }
@@ -62,12 +62,12 @@ impl Sent for store::NewPrompt {
 
 impl Prompts<'_> {
     /// Adds a prompt to a session's queue.
-    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<Answered<(PromptId, Receipt)>> {
+    pub async fn submit(self, session: &str, new: NewPrompt<'_>) -> Result<ScreenedAnswer<(PromptId, Receipt)>> {
         let NewPrompt { parts, delivery, metadata_json, rewind, expected_revision } = new;
         let rewind = rewind.map(RewindTo::end).transpose()?;
         let new = store::NewPrompt { parts, delivery, metadata_json, rewind };
         let new = self.caller.check(new)?;
-        let found = new.findings().clone();
+        let findings = new.findings().clone();
         if new.rewind.is_some() && new.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_))) {
             return Err(Error::field("rewind", "does not go with results of tools"));
         }
@@ -75,15 +75,15 @@ impl Prompts<'_> {
         self.caller.count_append(1)?;
         let receipt =
             self.caller.store().runs().submit_prompt(key, self.caller.requester(), expected_revision, new).await?;
-        Ok(Answered::new((PromptId(receipt_id(&receipt)?), receipt), found))
+        Ok(ScreenedAnswer::new((PromptId(receipt_id(&receipt)?), receipt), findings))
     }
 
     /// Has a run take a prompt, and appends its message. Returns the prompt as it is then.
-    pub async fn take(self, session: &str, epoch: Epoch, wanted: Wanted<'_>) -> Result<(Prompt, Receipt)> {
+    pub async fn take(self, session: &str, epoch: Epoch, wanted: PromptChoice<'_>) -> Result<(Prompt, Receipt)> {
         let (prompt, steering_only) = match wanted {
-            Wanted::First => (None, false),
-            Wanted::FirstSteering => (None, true),
-            Wanted::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
+            PromptChoice::First => (None, false),
+            PromptChoice::FirstSteering => (None, true),
+            PromptChoice::Named(id) => (Some(prompt_id("prompt_id", id)?), false),
         };
         let (key, receipt) = self.change(session, QueueChange::Take { epoch, prompt, steering_only }).await?;
         let prompt = self.caller.store().runs().prompt(key, PromptId(receipt_id(&receipt)?)).await;

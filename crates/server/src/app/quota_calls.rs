@@ -1,7 +1,7 @@
 //! Quotas for callers.
 
 use super::error::{Error, Reason, Result};
-use super::quotas::{Quota, QuotaUse, Quotas, Share};
+use super::quotas::{Quota, QuotaUse, Quotas, StreamShare};
 use super::{Caller, Longhand};
 use crate::store::ContentQuota;
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ impl Caller {
     }
 
     /// Counts an event stream, or a message that is written as one, for as long as the share is kept.
-    pub(super) fn count_stream(&self) -> Result<Option<Share>> {
-        self.quotas().map(|quotas| quotas.stream(&self.visibility.tenant)).transpose()
+    pub(super) fn count_stream(&self) -> Result<Option<StreamShare>> {
+        self.quotas().map(|quotas| quotas.take_stream(&self.visibility.tenant)).transpose()
     }
 }

@@ -38,10 +38,10 @@ pub struct QuotaUse {
 /// The tenants that have quotas, with what they use.
 #[derive(Default)]
 pub(super) struct Quotas {
-    tenants: HashMap<String, Arc<Mutex<Used>>>,
+    tenants: HashMap<String, Arc<Mutex<QuotaTally>>>,
 }
 
-struct Used {
+struct QuotaTally {
     quota: Quota,
     streams: u64,
     /// Appends that may come at once, in millionths, and the time of this figure.
@@ -50,17 +50,17 @@ struct Used {
 
 /// An event stream that a tenant uses, until it is dropped.
 #[must_use]
-pub(super) struct Share(Option<Arc<Mutex<Used>>>);
+pub(super) struct StreamShare(Option<Arc<Mutex<QuotaTally>>>);
 
-impl Drop for Share {
+impl Drop for StreamShare {
     fn drop(&mut self) {
         if let Some(used) = &self.0 {
-            locked(used).streams -= 1;
+            lock_use(used).streams -= 1;
         }
     }
 }
 
-fn locked(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
+fn lock_use(used: &Mutex<QuotaTally>) -> MutexGuard<'_, QuotaTally> {
     used.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -69,29 +69,29 @@ impl Quotas {
     pub(super) fn new(quotas: HashMap<String, Quota>, now: Timestamp) -> Self {
         let tenants = quotas.into_iter().map(|(tenant, quota)| {
             let appends = (i64::from(quota.appends_per_second.unwrap_or(0)) * SECOND, now);
-            (tenant, Arc::new(Mutex::new(Used { quota, streams: 0, appends })))
+            (tenant, Arc::new(Mutex::new(QuotaTally { quota, streams: 0, appends })))
         });
         Self { tenants: tenants.collect() }
     }
 
     /// One more event stream.
-    pub(super) fn stream(&self, tenant: &str) -> Result<Share> {
-        let Some(of) = self.tenants.get(tenant) else { return Ok(Share(None)) };
+    pub(super) fn take_stream(&self, tenant: &str) -> Result<StreamShare> {
+        let Some(of) = self.tenants.get(tenant) else { return Ok(StreamShare(None)) };
         {
-            let mut used = locked(of);
+            let mut used = lock_use(of);
             if let Some(limit) = used.quota.streams.filter(|limit| used.streams >= *limit) {
                 let message = format!("the tenant has a quota of {limit} streams");
                 return Err(Error::new(Reason::QuotaExceeded, message).with("quota", "streams").with("limit", limit));
             }
             used.streams += 1;
         }
-        Ok(Share(Some(of.clone())))
+        Ok(StreamShare(Some(of.clone())))
     }
 
     /// What tenants use of their quotas of streams.
     pub(super) fn uses(&self) -> Vec<QuotaUse> {
-        let of = |(tenant, used): (&String, &Arc<Mutex<Used>>)| {
-            let used = locked(used);
+        let of = |(tenant, used): (&String, &Arc<Mutex<QuotaTally>>)| {
+            let used = lock_use(used);
             let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             let (limit, used) = (number(used.quota.streams?), number(used.streams));
             Some(QuotaUse { tenant: tenant.clone(), quota: "streams", used, limit })
@@ -103,7 +103,7 @@ impl Quotas {
     /// the rate is waited for by the next one.
     pub(super) fn append(&self, tenant: &str, count: usize, now: Timestamp) -> Result<()> {
         let Some(used) = self.tenants.get(tenant) else { return Ok(()) };
-        let mut used = locked(used);
+        let mut used = lock_use(used);
         let Some(rate) = used.quota.appends_per_second else { return Ok(()) };
         let (left, since) = used.appends;
         // A clock that was set back fills nothing.
@@ -111,8 +111,8 @@ impl Quotas {
         let most = i64::from(rate) * SECOND;
         let left = left.saturating_add(passed.saturating_mul(i64::from(rate))).min(most);
         let is_enough = left >= SECOND;
-        let taken = i64::try_from(count.max(1)).unwrap_or(i64::MAX).saturating_mul(SECOND);
-        used.appends = (if is_enough { left.saturating_sub(taken) } else { left }, now);
+        let cost = i64::try_from(count.max(1)).unwrap_or(i64::MAX).saturating_mul(SECOND);
+        used.appends = (if is_enough { left.saturating_sub(cost) } else { left }, now);
         if is_enough {
             return Ok(());
         }
@@ -132,11 +132,11 @@ mod tests {
     #[test]
     fn a_share_is_counted_until_it_is_given_back() {
         let quotas = quotas(Quota { streams: Some(1), ..Quota::default() });
-        let stream = quotas.stream("acme").expect("one");
-        let refused = quotas.stream("acme").err().expect("the second");
+        let stream = quotas.take_stream("acme").expect("one");
+        let refused = quotas.take_stream("acme").err().expect("the second");
         assert_eq!((refused.reason, refused.metadata["limit"].as_str()), (Reason::QuotaExceeded, "1"));
         drop(stream);
-        assert!(quotas.stream("acme").is_ok() && quotas.stream("other").is_ok());
+        assert!(quotas.take_stream("acme").is_ok() && quotas.take_stream("other").is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::nouns::{History, Views};
 use crate::fold::Passages;
 use crate::loaded::{LoadedSession, SessionSettings};
 use crate::model::view::ViewMessage;
-use crate::policy::recall::{self, Wanted};
+use crate::policy::recall::{self, RecallQuery};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
@@ -21,20 +21,20 @@ impl Views<'_> {
     ///
     /// They depend on nothing after the session's revision: the index is only a fast way to the rows.
     pub(super) async fn with_passages(self, session: LoadedSession) -> Result<LoadedSession> {
-        let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
-        let message = self.recalled(&session, &wanted, room).await?;
+        let Some((wanted, room)) = passage_query(&session) else { return Ok(session) };
+        let message = self.recall_passages(&session, &wanted, room).await?;
         Ok(with_message(session, &wanted, message))
     }
 
     /// The same for the newest state of a session in memory, which remembers the passages: the views up to the next
     /// request have the same ones.
     pub(super) async fn with_kept_passages(self, session: Arc<LoadedSession>) -> Result<Arc<LoadedSession>> {
-        let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
+        let Some((wanted, room)) = passage_query(&session) else { return Ok(session) };
         let loaded = &self.caller.shared.loaded;
         let message = match loaded.passages(&session, &wanted, room) {
             Some(message) => message,
             None => {
-                let message = self.recalled(&session, &wanted, room).await?;
+                let message = self.recall_passages(&session, &wanted, room).await?;
                 loaded.keep_passages(&session, &wanted, room, message.clone());
                 message
             }
@@ -46,7 +46,7 @@ impl Views<'_> {
     }
 
     /// The message with the passages for a query.
-    async fn recalled(self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
+    async fn recalled(self, session: &LoadedSession, wanted: &RecallQuery, room: i64) -> Result<Option<ViewMessage>> {
         let (store, key) = (self.caller.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
         for (owner, through) in store.index().owners_to_index(key, &wanted.hidden, wanted.hidden_by).await? {
@@ -76,7 +76,7 @@ impl History<'_> {
 
 /// The query for the view of a session without passages, and the tokens that they may take without making it exceed its
 /// window. None if there is no query, or if the window is full.
-fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
+fn wanted(session: &LoadedSession) -> Option<(RecallQuery, i64)> {
     let LoadedSession { source, policy, fold, .. } = session;
     let window = &source.window;
     // Passages go where nothing else would be, so they leave the space for a reply.
@@ -88,7 +88,7 @@ fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
     Some((wanted, recall::room(policy, free_tokens)))
 }
 
-fn with_message(session: LoadedSession, wanted: &Wanted, message: Option<ViewMessage>) -> LoadedSession {
+fn with_message(session: LoadedSession, wanted: &RecallQuery, message: Option<ViewMessage>) -> LoadedSession {
     match message {
         Some(message) => session.with_passages(Passages { request: wanted.request, message }),
         None => session,

@@ -14,10 +14,10 @@ const OTHERS: &str = "others";
 
 /// The refusals since they were last written.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<Refused, u64>>);
+pub(super) struct Refusals(Mutex<HashMap<RefusedCall, u64>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Refused {
+struct RefusedCall {
     principal: String,
     token: String,
     tenant: String,
@@ -27,14 +27,14 @@ struct Refused {
 }
 
 impl Refusals {
-    fn counts(&self) -> MutexGuard<'_, HashMap<Refused, u64>> {
+    fn counts(&self) -> MutexGuard<'_, HashMap<RefusedCall, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a refusal. The method of a caller that proved nothing is what it likes, and is not counted apart.
     pub(super) fn count(&self, access: Option<&Access>, address: Option<IpAddr>, method: &str, reason: Reason) {
         let address = address.map(|address| address.to_string()).unwrap_or_default();
-        let mut refused = Refused { address, reason: reason.as_str(), ..Refused::default() };
+        let mut refused = RefusedCall { address, reason: reason.as_str(), ..RefusedCall::default() };
         if let Some(access) = access {
             refused.principal = access.principal.to_string();
             refused.token = access.token_text();
@@ -43,7 +43,7 @@ impl Refusals {
         }
         let mut counts = self.counts();
         if counts.len() >= limits::REFUSALS_KEPT && !counts.contains_key(&refused) {
-            refused = Refused { address: OTHERS.to_owned(), reason: refused.reason, ..Refused::default() };
+            refused = RefusedCall { address: OTHERS.to_owned(), reason: refused.reason, ..RefusedCall::default() };
         }
         *counts.entry(refused).or_default() += 1;
     }
@@ -51,7 +51,7 @@ impl Refusals {
     /// The lines about them. They begin anew.
     pub(super) fn take(&self) -> Vec<Entry> {
         let counts = std::mem::take(&mut *self.counts());
-        let entry = |(Refused { principal, token, tenant, address, method, reason }, count)| Entry {
+        let entry = |(RefusedCall { principal, token, tenant, address, method, reason }, count)| Entry {
             principal,
             token,
             tenant,

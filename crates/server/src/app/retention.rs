@@ -52,7 +52,7 @@ impl fmt::Display for RetentionReason {
 
 /// A session that goes by a rule, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiredSession {
     /// Its id.
     pub session: SessionId,
     /// Its title before the erasure.
@@ -86,7 +86,7 @@ pub struct RetentionSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetentionItem {
     /// A session that was erased, or would be.
-    Expired(Expired),
+    Expired(ExpiredSession),
     /// The end. Comes last, once.
     End(RetentionSummary),
 }
@@ -121,7 +121,7 @@ pub(super) struct Examination<'r> {
 }
 
 /// A session that is to go.
-pub(super) struct Due<'r> {
+pub(super) struct SessionToErase<'r> {
     pub(super) candidate: RetentionCandidate,
     pub(super) rule: &'r RetentionRule,
     pub(super) reason: RetentionReason,
@@ -135,7 +135,7 @@ impl<'r> Examination<'r> {
     }
 
     /// The first rule whose bound a session exceeds, and the reason.
-    fn exceeded(&mut self, candidate: &RetentionCandidate) -> Option<(&'r RetentionRule, RetentionReason)> {
+    fn exceeded_rule(&mut self, candidate: &RetentionCandidate) -> Option<(&'r RetentionRule, RetentionReason)> {
         // Never more than what is certain: nothing is older by a clock that was wrong.
         let since = |time: Timestamp| {
             let passed = self.certain.0.saturating_sub(self.dating.date(time).0);
@@ -143,7 +143,7 @@ impl<'r> Examination<'r> {
         };
         let hours = |time: Duration| time.as_secs() / 3_600;
         let (age, idle) = (since(candidate.create_time), since(candidate.update_time));
-        let mut found = None;
+        let mut exceeded = None;
         for (rule, seen) in &mut self.rules {
             if rule.label.as_ref().is_some_and(|label| !candidate.labels.contains(label)) {
                 continue;
@@ -157,20 +157,20 @@ impl<'r> Examination<'r> {
                 rule.bytes.filter(|most| *seen > *most).map(|_| RetentionReason::Bytes)
             };
             // Every rule counts the session, whichever takes it.
-            found = found.or(reason.map(|reason| (*rule, reason)));
+            exceeded = exceeded.or(reason.map(|reason| (*rule, reason)));
         }
-        found
+        exceeded
     }
 
     /// The session, if it is to go.
-    pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<Due<'r>> {
+    pub(super) fn examine(&mut self, candidate: RetentionCandidate) -> Option<SessionToErase<'r>> {
         self.summary.examined += 1;
-        let (rule, reason) = self.exceeded(&candidate)?;
+        let (rule, reason) = self.exceeded_rule(&candidate)?;
         let keeps = candidate.labels.iter().any(|label| label == KEEP);
         if keeps || candidate.is_at_work || candidate.is_shared {
             self.summary.protected += 1;
             return None;
         }
-        Some(Due { candidate, rule, reason })
+        Some(SessionToErase { candidate, rule, reason })
     }
 }

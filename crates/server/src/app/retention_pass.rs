@@ -4,7 +4,9 @@ use super::Longhand;
 use super::api::Shared;
 use super::error::{Error, Reason, Result};
 use super::nouns::Content;
-use super::retention::{Due, Examination, Expired, RetentionItem, RetentionRule, RetentionSummary, RetentionTimes};
+use super::retention::{
+    Examination, ExpiredSession, RetentionItem, RetentionRule, RetentionSummary, RetentionTimes, SessionToErase,
+};
 use crate::limits;
 use crate::model::access::Scope;
 use crate::model::dating::Dating;
@@ -56,7 +58,7 @@ impl Pass<'_> {
             summary.content_bytes += due.candidate.content_bytes;
             let RetentionCandidate { id, title, content_bytes, .. } = due.candidate;
             let rule = due.rule.name.clone();
-            let expired = Expired { session: id, title, rule, reason: due.reason, content_bytes };
+            let expired = ExpiredSession { session: id, title, rule, reason: due.reason, content_bytes };
             if let Some(items) = self.items {
                 drop(items.send(Ok(RetentionItem::Expired(expired))).await);
             }
@@ -77,7 +79,7 @@ impl Pass<'_> {
     }
 
     /// Erases a session. False if it has changed since it was looked at.
-    async fn erase(&self, due: &Due<'_>) -> Result<bool> {
+    async fn erase(&self, due: &SessionToErase<'_>) -> Result<bool> {
         let requester = Requester { actor: format!("retention:{}", due.rule.name), ..Requester::default() };
         let reason = format!("retention rule {:?}: {}", due.rule.name, due.reason);
         let (key, revision) = (due.candidate.key, due.candidate.revision);

@@ -90,10 +90,10 @@ impl RunWatch {
                 Some(RunSignal::Prompt(Box::new(runs.prompt(self.key, *prompt).await?)))
             }
             EventBody::RunCancelRequested { epoch, .. } if *epoch == self.epoch => {
-                Some(RunSignal::Run(Box::new(self.caller.runs().one(self.key, self.epoch).await?)))
+                Some(RunSignal::Run(Box::new(self.caller.runs().run_at_epoch(self.key, self.epoch).await?)))
             }
             EventBody::RunEnded { epoch, .. } if *epoch == self.epoch => {
-                let run = self.caller.runs().one(self.key, self.epoch).await?;
+                let run = self.caller.runs().run_at_epoch(self.key, self.epoch).await?;
                 self.is_over = true;
                 Some(RunSignal::Run(Box::new(run)))
             }
@@ -111,18 +111,18 @@ impl Runs<'_> {
     /// Follows what concerns a run: from its beginning, or after a cursor.
     pub async fn watch(self, session: &str, epoch: Epoch, after: &str) -> Result<RunWatch> {
         let key = self.caller.session_key(session).await?;
-        let run = self.one(key, epoch).await?;
+        let run = self.run_at_epoch(key, epoch).await?;
         let after = match after {
             "" => {
-                let event = self.caller.store().log().at(key, run.start_revision).await?;
+                let event = self.caller.store().log().event_at(key, run.start_revision).await?;
                 let event = event.ok_or_else(|| Error::internal("a run began without an event"))?;
-                cursor::behind(self.caller.store(), event.seq, &event.hash)
+                cursor::after_event(self.caller.store(), event.seq, &event.hash)
             }
             after => after.to_owned(),
         };
         let last = match &run.end {
             Some(end) => {
-                let event = self.caller.store().log().at(key, end.revision).await?;
+                let event = self.caller.store().log().event_at(key, end.revision).await?;
                 let seq = event.ok_or_else(|| Error::internal("a run ended without an event"))?.seq;
                 let is_behind = cursor::read(self.caller.store(), &after).await? >= seq;
                 is_behind.then(|| RunFrame { cursor: after.clone(), signal: RunSignal::Run(Box::new(run)) })

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::nouns::Runs;
-use super::secrets::{Answered, SentText};
+use super::secrets::{InputText, ScreenedAnswer};
 use super::{page_size, receipt_id, validate};
 use crate::limits;
 use crate::model::ids::{PromptId, RunId};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A run that was acquired.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Acquired {
+pub struct AcquiredRun {
     /// The run.
     pub run: Run,
     /// The prompt that it took.
@@ -50,16 +50,16 @@ pub struct ListRuns {
 fn lease_ms(lease: Option<Duration>) -> Result<i64> {
     let Some(lease) = lease else { return Ok(limits::RUN_LEASE_MS_DEFAULT) };
     let (least, most) = (limits::RUN_LEASE_MS_MIN, limits::RUN_LEASE_MS_MAX);
-    let given = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-    if (least..=most).contains(&given) {
-        return Ok(given);
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    if (least..=most).contains(&lease_ms) {
+        return Ok(lease_ms);
     }
     Err(Error::field("lease_timeout", format!("is not between {} and {} seconds", least / 1_000, most / 1_000)))
 }
 
 impl Runs<'_> {
     /// Acquires the right to answer the session's next prompt; with `take_prompt` together with that prompt.
-    pub async fn acquire(self, session: &str, lease: Option<Duration>, take_prompt: bool) -> Result<Acquired> {
+    pub async fn acquire(self, session: &str, lease: Option<Duration>, take_prompt: bool) -> Result<AcquiredRun> {
         let lease_ms = lease_ms(lease)?;
         let key = self.caller.session_key(session).await?;
         let receipt = self.caller.store().runs().acquire(key, self.caller.requester(), lease_ms, take_prompt).await?;
@@ -68,7 +68,7 @@ impl Runs<'_> {
             Some(id) => Some(Error::answer(self.caller.store().runs().prompt(key, PromptId(*id)).await)?),
             None => None,
         };
-        Ok(Acquired { run, prompt, receipt })
+        Ok(AcquiredRun { run, prompt, receipt })
     }
 
     async fn run_of(self, receipt: &Receipt) -> Result<Run> {
@@ -80,14 +80,14 @@ impl Runs<'_> {
         let lease_ms = lease_ms(lease)?;
         let key = self.caller.session_key(session).await?;
         self.caller.store().runs().renew(key, epoch, lease_ms).await?;
-        self.one(key, epoch).await
+        self.run_at_epoch(key, epoch).await
     }
 
     /// The run of a session with this number.
-    pub(super) async fn one(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
-        let found = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
-        let found = found.into_iter().next().filter(|run| run.epoch == epoch);
-        found.ok_or_else(|| {
+    pub(super) async fn run_at_epoch(self, key: SessionKey, epoch: Epoch) -> Result<Run> {
+        let runs = self.caller.store().runs().list(key, Some(epoch.saturating_add(1)), 1).await?;
+        let run = runs.into_iter().next().filter(|run| run.epoch == epoch);
+        run.ok_or_else(|| {
             Error::new(super::Reason::RunNotFound, format!("the session has no run {epoch}")).with("run_id", epoch)
         })
     }
@@ -98,14 +98,14 @@ impl Runs<'_> {
         session: &str,
         epoch: Epoch,
         failure: Option<String>,
-    ) -> Result<Answered<(Run, Receipt)>> {
+    ) -> Result<ScreenedAnswer<(Run, Receipt)>> {
         let has_failed = failure.is_some();
         let text = failure.unwrap_or_default();
-        let failure = self.caller.check(SentText { field: "failure", text, check: validate::failure })?;
-        let words = failure.with(has_failed.then(|| failure.text.clone()));
+        let failure = self.caller.check(InputText { field: "failure", text, check: validate::failure })?;
+        let failure_text = failure.with(has_failed.then(|| failure.text.clone()));
         let key = self.caller.session_key(session).await?;
-        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, words).await?;
-        Ok(Answered::new((Error::answer(self.run_of(&receipt).await)?, receipt), failure.into_parts().1))
+        let receipt = self.caller.store().runs().release(key, self.caller.requester(), epoch, failure_text).await?;
+        Ok(ScreenedAnswer::new((Error::answer(self.run_of(&receipt).await)?, receipt), failure.into_parts().1))
     }
 
     /// Asks runs to stop, or ends them at once. Returns them as they are then.

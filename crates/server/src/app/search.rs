@@ -9,11 +9,11 @@ use crate::model::message::{MessageState, Role};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 pub use crate::store::Hit;
-use crate::store::{HitOf, SessionKey, Visibility};
+use crate::store::{HitQuery, SessionKey, Visibility};
 pub use crate::words::Statistics;
 use crate::words::{self, Query, Rank, Snippet, snippet};
 pub use longhand_search::EntryKind;
-use longhand_search::{Census, Ranked, Wanted, phrases, text_of};
+use longhand_search::{Census, IndexSearch, RankedEntry, phrases, text_of};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct SearchRequest {
 
 /// A hit with the passage that shows it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shown {
+pub struct ShownHit {
     /// The hit.
     pub hit: Hit,
     /// The kind of its part.
@@ -86,7 +86,7 @@ pub struct Shown {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchPage {
     /// The hits, best first.
-    pub hits: Vec<Shown>,
+    pub hits: Vec<ShownHit>,
     /// The token of the next page; empty on the last.
     pub next_page_token: String,
     /// The newest event that was in the index.
@@ -179,7 +179,7 @@ impl SearchRequest {
 }
 
 /// What the index does not know of sessions, and is compared after it.
-struct Compared {
+struct ComparedSessions {
     by: Vec<Visibility>,
     /// The session whose view is asked; none for that of each part.
     view: Option<SessionKey>,
@@ -200,7 +200,7 @@ impl History<'_> {
             0 => limits::SEARCH_PAGE_DEFAULT,
             size => size.min(limits::SEARCH_PAGE_MAX),
         };
-        let (mut wanted, compared) = self.wanted(request, &query).await?;
+        let (mut wanted, compared) = self.index_query(request, &query).await?;
         let search = self.caller.store().search();
         let indexed_seq = match request.min_seq {
             0 if start.is_none() => self.caught_up().await,
@@ -236,15 +236,16 @@ impl History<'_> {
                 }
                 return Ok(page);
             }
-            let (passed, places) = self.admitted(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
-            let of = |(place, view): &(usize, SessionKey)| HitOf { entry: found.entries[*place].entry, view: *view };
-            let entries: Vec<HitOf> = places.iter().map(of).collect();
+            let (passed, places) =
+                self.admitted_entries(&wanted, &compared, &found.entries, size - page.hits.len()).await?;
+            let of = |(place, view): &(usize, SessionKey)| HitQuery { entry: found.entries[*place].entry, view: *view };
+            let entries: Vec<HitQuery> = places.iter().map(of).collect();
             let hits = search.hits(&entries, limits::SEARCH_READ_BYTES).await?;
             let read = hits.len();
             let hits =
                 hits.into_iter().zip(&places).filter_map(|(hit, (place, _))| Some((hit?, &found.entries[*place])));
             let may_lack = found.may_lack_terms.then_some(request.all);
-            page.hits.extend(hits.filter_map(|(hit, ranked)| shown(&query, hit, ranked, may_lack)));
+            page.hits.extend(hits.filter_map(|(hit, ranked)| show_hit(&query, hit, ranked, may_lack)));
             // What was not read comes on the next page.
             let examined = places.get(read).map_or(passed, |(place, _)| *place);
             wanted.upto = Some(found.upto);
@@ -263,7 +264,7 @@ impl History<'_> {
 
     /// What a bound caller's hits are ranked by: counted in what it sees, so that the answer says nothing of the rest but
     /// how common a word is that very many parts have.
-    async fn seen_statistics(self, wanted: &Wanted) -> Result<Statistics> {
+    async fn seen_statistics(self, wanted: &IndexSearch) -> Result<Statistics> {
         let Census { rounded: mut statistics, sessions } = self.caller.store().search().census(wanted).await?;
         for (having, sessions) in statistics.having.iter_mut().zip(sessions) {
             for (session, count) in sessions {
@@ -287,9 +288,9 @@ impl History<'_> {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(Wanted, Compared)> {
+    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(IndexSearch, Compared)> {
         let tenant = &self.caller.visibility.tenant;
-        let mut compared = Compared { by: Vec::new(), view: None };
+        let mut compared = ComparedSessions { by: Vec::new(), view: None };
         if !self.caller.visibility.is_unbound() {
             compared.by.push(self.caller.visibility.clone());
         }
@@ -311,7 +312,7 @@ impl History<'_> {
             compared.by.push(binding(Binding { project: None, root: Some(root.id) }));
         }
         let is_compared = !compared.by.is_empty() || ranges.len() > 1;
-        let wanted = Wanted {
+        let wanted = IndexSearch {
             tenant: Arc::clone(tenant),
             phrases: phrases(query),
             terms: query.terms,
@@ -342,15 +343,15 @@ impl History<'_> {
 
     /// The places of the first entries, up to `most`, that the caller sees and asked for, with the session whose view is
     /// asked about each, and the number of entries that were looked at.
-    async fn admitted(
+    async fn admitted_entries(
         self,
-        wanted: &Wanted,
+        wanted: &IndexSearch,
         compared: &Compared,
-        entries: &[Ranked],
+        entries: &[RankedEntry],
         most: usize,
     ) -> Result<(usize, Vec<(usize, SessionKey)>)> {
         let mut admitted = Vec::new();
-        for (at, Ranked { entry, .. }) in entries.iter().enumerate() {
+        for (at, RankedEntry { entry, .. }) in entries.iter().enumerate() {
             if admitted.len() == most {
                 return Ok((at, admitted));
             }
@@ -373,9 +374,9 @@ impl History<'_> {
 
 /// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
 /// does: all terms, or any clue.
-fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Option<Shown> {
+fn shown(query: &Query, hit: Hit, ranked: &RankedEntry, may_lack: Option<bool>) -> Option<Shown> {
     let part = hit.message.parts.first()?;
-    let kind = EntryKind::of(&part.body)?;
+    let kind = EntryKind::from_body(&part.body)?;
     let (text, form) = text_of(&part.body)?;
     let has_all = || query.matches(text, form);
     if may_lack.is_some_and(|all| if all { !has_all() } else { !query.finds(text, form) }) {
@@ -386,5 +387,5 @@ fn shown(query: &Query, hit: Hit, ranked: &Ranked, may_lack: Option<bool>) -> Op
     let in_view = hit.status.state == MessageState::Active;
     let clues = query.clues.iter().zip(&ranked.scores).filter(|(_, score)| **score > 0);
     let terms = clues.map(|(clue, score)| (clue.to_string(), *score)).collect();
-    Some(Shown { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
+    Some(ShownHit { kind, in_view, text, bytes, matches, hit, rank: ranked.rank, terms })
 }

@@ -13,11 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The turns of all callers.
 pub(super) struct SearchTurns {
     gate: Arc<Gate>,
-    callers: Mutex<HashMap<Share, Caller>>,
+    callers: Mutex<HashMap<Share, SearchingCaller>>,
 }
 
-/// A caller with searches.
-struct Caller {
+struct SearchingCaller {
     /// One for the search that runs, or is its next one.
     turn: Arc<Semaphore>,
     searches: usize,
@@ -55,7 +54,7 @@ impl Drop for Search<'_> {
 
 impl SearchTurns {
     /// The sums are consistent at any time, so a poisoned lock does no harm.
-    fn callers(&self) -> MutexGuard<'_, HashMap<Share, Caller>> {
+    fn callers(&self) -> MutexGuard<'_, HashMap<Share, SearchingCaller>> {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,7 +71,7 @@ impl SearchTurns {
 
     fn begin(&self, of: &Share) -> Result<(Search<'_>, Arc<Semaphore>)> {
         let mut callers = self.callers();
-        let new = || Caller { turn: Arc::new(Semaphore::new(1)), searches: 0 };
+        let new = || SearchingCaller { turn: Arc::new(Semaphore::new(1)), searches: 0 };
         let caller = callers.entry(of.clone()).or_insert_with(new);
         if caller.searches > limits::SEARCH_WAITING_MAX {
             return Err(Error::new(Reason::TooManyRequests, "as many searches of this caller wait as may")
@@ -89,51 +88,51 @@ mod tests {
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
 
-    fn of(tenant: &str, token: u8) -> Share {
+    fn share_of(tenant: &str, token: u8) -> Share {
         Share::new(tenant.into(), token.to_string().into())
     }
 
-    type Waiting<'t> = BoxFuture<'t, Result<Turn<'t>>>;
+    type WaitingSearch<'t> = BoxFuture<'t, Result<Turn<'t>>>;
 
     /// A search that waits, or was refused.
-    fn wait<'t>(turns: &'t SearchTurns, of: &'t Share) -> Waiting<'t> {
+    fn wait<'t>(turns: &'t SearchTurns, of: &'t Share) -> WaitingSearch<'t> {
         turns.wait(of).boxed()
     }
 
     /// The turn of a search that has it.
-    fn taken<'t>(search: &mut Waiting<'t>) -> Option<Turn<'t>> {
+    fn turn_of<'t>(search: &mut WaitingSearch<'t>) -> Option<Turn<'t>> {
         search.now_or_never().map(|turn| turn.expect("room"))
     }
 
     #[test]
     fn a_caller_has_one_search_at_a_time_and_few_that_wait() {
         let turns = SearchTurns::default();
-        let (busy, other) = (of("a", 1), of("a", 2));
-        let running = taken(&mut wait(&turns, &busy)).expect("its turn");
+        let (busy, other) = (share_of("a", 1), share_of("a", 2));
+        let running = turn_of(&mut wait(&turns, &busy)).expect("its turn");
         let mut waiting: Vec<_> = (0..limits::SEARCH_WAITING_MAX).map(|_| wait(&turns, &busy)).collect();
-        assert!(waiting.iter_mut().all(|search| taken(search).is_none()), "a reader is left to others");
+        assert!(waiting.iter_mut().all(|search| turn_of(search).is_none()), "a reader is left to others");
         let refused = wait(&turns, &busy).now_or_never().expect("an answer").err().expect("one too many");
         assert_eq!(refused.reason, Reason::TooManyRequests);
-        assert!(taken(&mut wait(&turns, &other)).is_some());
+        assert!(turn_of(&mut wait(&turns, &other)).is_some());
         drop(running);
-        let running = taken(&mut waiting[0]).expect("its turn");
+        let running = turn_of(&mut waiting[0]).expect("its turn");
         drop(running);
         // Whoever leaves makes room, and holds nothing.
         drop(waiting);
-        assert!(taken(&mut wait(&turns, &busy)).is_some());
+        assert!(turn_of(&mut wait(&turns, &busy)).is_some());
         assert!(turns.callers().is_empty());
     }
 
     #[test]
     fn tenants_take_turns_and_the_callers_of_a_tenant() {
         let names = [("a", 1), ("a", 1), ("a", 2), ("a", 3), ("b", 1)];
-        let shares = names.map(|(tenant, token)| of(tenant, token));
-        let (turns, busy) = (SearchTurns::default(), [of("x", 1), of("x", 2)]);
-        let mut held: Vec<Turn<'_>> = busy.iter().map(|of| taken(&mut wait(&turns, of)).expect("its turn")).collect();
+        let shares = names.map(|(tenant, token)| share_of(tenant, token));
+        let (turns, busy) = (SearchTurns::default(), [share_of("x", 1), share_of("x", 2)]);
+        let mut held: Vec<Turn<'_>> = busy.iter().map(|of| turn_of(&mut wait(&turns, of)).expect("its turn")).collect();
         let mut waiting: Vec<_> = names.into_iter().zip(shares.iter().map(|of| wait(&turns, of))).collect();
         let mut order = Vec::new();
         while !waiting.is_empty() {
-            waiting.retain_mut(|(name, search)| match taken(search) {
+            waiting.retain_mut(|(name, search)| match turn_of(search) {
                 Some(turn) => {
                     order.push(*name);
                     held.push(turn);

@@ -5,7 +5,7 @@ use super::error::{Error, Reason, Result};
 pub use crate::secrets::Action;
 use crate::secrets::Hit;
 pub use crate::store::SecretFinding;
-use crate::store::{Checked, Findings, RefusedSecret, Screen, Screened};
+use crate::store::{CheckedInput, Findings, RefusedSecret, ScreenResult, SecretScreen};
 use std::ops::Deref;
 
 /// A rule with its use.
@@ -21,20 +21,20 @@ pub struct SecretRule {
 
 /// The answer to a request, with what the rules found in its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered<T> {
+pub struct ScreenedAnswer<T> {
     /// The answer.
     pub answer: T,
     /// What the rules found, in their order.
     pub secrets: Vec<SecretFinding>,
 }
 
-impl<T> Answered<T> {
+impl<T> ScreenedAnswer<T> {
     pub(super) fn new(answer: T, found: Findings) -> Self {
         Self { answer, secrets: found.into_list() }
     }
 }
 
-impl<T> Deref for Answered<T> {
+impl<T> Deref for ScreenedAnswer<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -43,36 +43,36 @@ impl<T> Deref for Answered<T> {
 }
 
 /// What a client sends: its limits, and its texts.
-pub(super) trait Sent {
+pub(super) trait ClientInput {
     /// Checks everything that has a limit.
     fn validate(&self) -> Result<()>;
 
     /// Has every text read.
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened;
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult;
 }
 
 /// A text that a request has beside what it is about.
-pub(super) struct SentText {
+pub(super) struct InputText {
     /// Its field, as errors name it.
     pub(super) field: &'static str,
     pub(super) text: String,
     pub(super) check: fn(&str) -> Result<()>,
 }
 
-impl Sent for SentText {
+impl ClientInput for InputText {
     fn validate(&self) -> Result<()> {
         (self.check)(&self.text)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text(self.field, &mut self.text)
     }
 }
 
 impl Caller {
     /// What the caller sends, as it may be written.
-    pub(super) fn check<T: Sent>(&self, sent: T) -> Result<Checked<T>> {
-        Checked::new(self.store().secrets(), sent, T::validate, T::screen)
+    pub(super) fn check<T: ClientInput>(&self, sent: T) -> Result<CheckedInput<T>> {
+        CheckedInput::new(self.store().secrets(), sent, T::validate, T::screen)
     }
 
     /// What was found in a request, with what the store found in the text of drafts.

@@ -9,10 +9,10 @@ use crate::model::session::SessionState;
 use crate::store::{ListedSession, SessionFilter, SessionList, Visibility};
 pub use crate::store::{MetadataTerm, SessionOrder, TimeRange};
 
-/// Conditions on sessions, of which all must hold; those that are empty or none are none.
+/// Conditions on sessions. All must hold; an empty one does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionConditions {
-    /// A session that it works for or was forked from, at any depth, or that it is.
+    /// The root of a tree: itself, its sub-agents and its forks, at any depth.
     pub root: Option<String>,
     /// The session that it works for.
     pub parent: Option<String>,
@@ -20,15 +20,15 @@ pub struct SessionConditions {
     pub project: Option<String>,
     /// The directory in its metadata, or one above it.
     pub directory: Option<String>,
-    /// Labels, all of which it has.
+    /// Labels; a session must have all of them.
     pub labels: Vec<String>,
     /// Conditions on its metadata: a name, or a name and a text with `=` between them.
     pub metadata: Vec<String>,
     /// The actor that made it.
     pub actor: Option<String>,
-    /// Its state; none for an active one, and with `archived` for any.
+    /// The state. Without it: active sessions, or with `archived` all.
     pub state: Option<SessionState>,
-    /// Archived ones too.
+    /// Lists archived sessions too.
     pub archived: bool,
     /// The beginning of its title.
     pub title_prefix: String,
@@ -141,14 +141,14 @@ impl Sessions<'_> {
         let (sessions, next) = self.caller.store().sessions().list(&list, start, most).await?;
         let next = next.map(|place| self.caller.list_token(place, &scope)).unwrap_or_default();
         let with_token = |listed: ListedSession| {
-            let token = self.caller.list_token(order.place(&listed), &scope);
-            (self.listed(listed), token)
+            let token = self.caller.list_token(order.position_of(&listed), &scope);
+            (self.listed_info(listed), token)
         };
         Ok((sessions.into_iter().map(with_token).collect(), next))
     }
 
     /// A session of a list, with its context usage of now if it is in memory.
-    pub(super) fn listed(self, listed: ListedSession) -> SessionInfo {
+    pub(super) fn listed_info(self, listed: ListedSession) -> SessionInfo {
         let ListedSession { key, mut session, policy_json } = listed;
         session.context = self.caller.shared.loaded.context(key).or(session.context);
         SessionInfo { session, policy_json, over_window: None, thresholds: Vec::new(), provider_compaction: None }

@@ -50,7 +50,7 @@ pub enum ListFrame {
 
 /// A session with new events.
 #[derive(Debug, Clone, Copy)]
-struct Changed {
+struct ChangedSession {
     id: SessionId,
     /// True if it may have left the list.
     may_leave: bool,
@@ -68,7 +68,7 @@ pub struct SessionWatch {
     /// The position of the frames that were handed out.
     cursor: String,
     /// Sessions with new events, each once.
-    changed: VecDeque<Changed>,
+    changed: VecDeque<ChangedSession>,
     /// The position behind those events.
     next_cursor: String,
     /// When the client last got a position.
@@ -88,7 +88,7 @@ enum Changes {
 
 impl Changes {
     /// A new event has to decide.
-    fn of(body: &EventBody) -> Self {
+    fn from_event(body: &EventBody) -> Self {
         match body {
             EventBody::SessionUpdated { metadata_json: Some(_), .. } | EventBody::Erased { .. } => Self::Metadata,
             EventBody::SessionUpdated { metadata_json: None, .. }
@@ -193,7 +193,7 @@ impl SessionWatch {
             if !sessions.is_empty() {
                 // The end is a frame of its own.
                 self.snapshot = Some(next.or(Some(END)));
-                let sessions = sessions.into_iter().map(|listed| self.caller.sessions().listed(listed)).collect();
+                let sessions = sessions.into_iter().map(|listed| self.caller.sessions().listed_info(listed)).collect();
                 return Ok(ListFrame::Snapshot { sessions });
             }
             if next.is_none() {
@@ -205,7 +205,7 @@ impl SessionWatch {
 
     /// Notes a session with a new event.
     fn note(&mut self, id: SessionId, body: &EventBody) {
-        let changes = Changes::of(body);
+        let changes = Changes::from_event(body);
         let may_leave = self.list.filter.ends() || changes > Changes::Nothing;
         let spreads = self.list.filter.reads_metadata() && changes == Changes::Metadata;
         match self.changed.iter_mut().find(|changed| changed.id == id) {
@@ -213,7 +213,7 @@ impl SessionWatch {
                 changed.may_leave |= may_leave;
                 changed.spreads |= spreads;
             }
-            None => self.changed.push_back(Changed { id, may_leave, spreads }),
+            None => self.changed.push_back(ChangedSession { id, may_leave, spreads }),
         }
     }
 
@@ -222,14 +222,14 @@ impl SessionWatch {
         let (mut sessions, mut removed) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while !self.changed.is_empty() && bytes < limits::EVENT_FRAME_BYTES {
-            let chunk: Vec<Changed> = self.changed.drain(..self.changed.len().min(CHUNK)).collect();
+            let chunk: Vec<ChangedSession> = self.changed.drain(..self.changed.len().min(CHUNK)).collect();
             let ids: Vec<SessionId> = chunk.iter().map(|changed| changed.id).collect();
-            let found = self.caller.store().sessions().current(&self.list.filter, &ids).await?;
-            for (changed, (key, listed)) in chunk.into_iter().zip(found) {
+            let listed_sessions = self.caller.store().sessions().current(&self.list.filter, &ids).await?;
+            for (changed, (key, listed)) in chunk.into_iter().zip(listed_sessions) {
                 match listed {
                     Some(listed) => {
                         bytes += bytes_of(&listed);
-                        sessions.push(self.caller.sessions().listed(listed));
+                        sessions.push(self.caller.sessions().listed_info(listed));
                     }
                     None if changed.may_leave && self.caller.sees(key).await? => removed.push(changed.id),
                     None => {}
@@ -256,7 +256,7 @@ impl SessionWatch {
             let forks = self.caller.store().sessions().inheriting(&[source], behind, limits::PAGE_SIZE_MAX).await?;
             let Some((last, _)) = forks.last() else { return Ok(()) };
             behind = last.0;
-            self.changed.extend(forks.iter().map(|(_, id)| Changed { id: *id, may_leave: true, spreads: true }));
+            self.changed.extend(forks.iter().map(|(_, id)| ChangedSession { id: *id, may_leave: true, spreads: true }));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::Sessions;
-use super::secrets::{Answered, Sent, SentText};
+use super::secrets::{ClientInput, InputText, ScreenedAnswer};
 use super::{DefaultPolicy, validate};
 use crate::limits;
 use crate::model::Revision;
@@ -17,7 +17,7 @@ use crate::policy::summary::SAID_HEADING;
 use crate::policy::{Policy, TextUnits, overflow};
 use crate::presets;
 use crate::store::{
-    self, Checked, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, Screen, Screened, SessionKey,
+    self, CheckedInput, ForkAt, LabelChange, NewClientId, PolicyText, Receipt, ScreenResult, SecretScreen, SessionKey,
 };
 
 /// A session with its policy as text.
@@ -177,7 +177,7 @@ fn whole_policy(json: &str) -> Result<Policy> {
     let invalid = |field: &str, message: String| {
         Error::new(Reason::PolicyInvalid, format!("policy_json: {field}: {message}")).with("field", field.to_owned())
     };
-    let policy = presets::read(json).map_err(|error| invalid("", error.to_string()))?;
+    let policy = presets::read_policy(json).map_err(|error| invalid("", error.to_string()))?;
     match crate::policy::validate::validate(&policy).into_iter().next() {
         Some(violation) => Err(invalid(&violation.field, violation.message)),
         None => Ok(policy),
@@ -246,7 +246,7 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
     Ok(PolicyText { preset: policy.preset.clone(), json })
 }
 
-impl Sent for NewSession {
+impl ClientInput for NewSession {
     fn validate(&self) -> Result<()> {
         validate::client_id("client_id", self.client_id.as_deref())?;
         validate::title(&self.title)?;
@@ -254,7 +254,7 @@ impl Sent for NewSession {
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)?;
         screen.json("policy_json", &mut self.policy_json)?;
@@ -262,14 +262,14 @@ impl Sent for NewSession {
     }
 }
 
-impl Sent for SessionChange {
+impl ClientInput for SessionChange {
     fn validate(&self) -> Result<()> {
         self.title.as_ref().map_or(Ok(()), |title| validate::title(title))?;
         self.window.as_ref().map_or(Ok(()), |window| validate::window("window", window))?;
         validate::object("metadata_json", self.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.optional_text("title", &mut self.title)?;
         screen.optional_json("metadata_json", &mut self.metadata_json)?;
         screen.optional_json("policy_json", &mut self.policy_json)?;
@@ -279,7 +279,7 @@ impl Sent for SessionChange {
 
 impl Sessions<'_> {
     /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
-    pub async fn create(self, new: NewSession) -> Result<Answered<(SessionInfo, bool)>> {
+    pub async fn create(self, new: NewSession) -> Result<ScreenedAnswer<(SessionInfo, bool)>> {
         let request_hash = new.hash();
         let sent = self.caller.check(new)?;
         let checked = sent.with(());
@@ -290,9 +290,9 @@ impl Sessions<'_> {
         } else {
             start_policy(&new.preset, &new.policy_json)?
         };
-        let given = new.policy_json.is_empty().then(|| start.clone());
+        let preset_policy = new.policy_json.is_empty().then(|| start.clone());
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
-        fits(&policy, given.as_ref(), &new.window)?;
+        fits(&policy, preset_policy.as_ref(), &new.window)?;
         let parent = match &new.parent {
             Some(parent) => Some(self.caller.session_key(parent).await?),
             None => None,
@@ -312,12 +312,12 @@ impl Sessions<'_> {
         let (key, existed) =
             self.caller.store().sessions().create(checked.with(create), self.caller.requester()).await?;
         self.require_made(key, existed, client_id).await?;
-        Ok(Answered::new((Error::answer(self.info(key).await)?, existed), found))
+        Ok(ScreenedAnswer::new((Error::answer(self.info(key).await)?, existed), found))
     }
 
     /// The client id of a new session with the hash to keep of its request: that of a request in which a rule found a
     /// secret would tell whether a guess is right.
-    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &Checked<T>) -> NewClientId {
+    fn new_client_id<T>(self, id: String, request_hash: [u8; 32], checked: &CheckedInput<T>) -> NewClientId {
         let salted = self.caller.store().secrets().salt().digest(&request_hash);
         match checked.has_changed() {
             true => NewClientId { id, request_hash: salted, other_hash: Some(request_hash) },
@@ -414,7 +414,7 @@ impl Sessions<'_> {
     }
 
     /// Changes a session.
-    pub async fn update(self, id: &str, change: SessionChange) -> Result<Answered<SessionChanged>> {
+    pub async fn update(self, id: &str, change: SessionChange) -> Result<ScreenedAnswer<SessionChanged>> {
         let sent = self.caller.check(change)?;
         let checked = sent.with(());
         let (mut change, found) = sent.into_parts();
@@ -426,7 +426,7 @@ impl Sessions<'_> {
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
         if let Some(receipt) = self.caller.store().sessions().kept_answer(key, &self.caller.requester).await? {
-            return Ok(Answered::new(self.changed(key, &receipt).await?, found));
+            return Ok(ScreenedAnswer::new(self.changed(key, &receipt).await?, found));
         }
         let receipt = loop {
             let update = checked.with(self.update_of(key, &change).await?);
@@ -436,7 +436,7 @@ impl Sessions<'_> {
                 done => break done?,
             }
         };
-        Ok(Answered::new(self.changed(key, &receipt).await?, found))
+        Ok(ScreenedAnswer::new(self.changed(key, &receipt).await?, found))
     }
 
     /// A change with the resulting policy, derived from the active one.
@@ -462,12 +462,12 @@ impl Sessions<'_> {
                 start
             }
         };
-        let given = change.policy_json.is_none().then(|| start.clone());
+        let preset_policy = change.policy_json.is_none().then(|| start.clone());
         let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
         let policy = self.usable(policy)?;
         match &change.window {
-            Some(window) => fits(&policy, given.as_ref(), window)?,
-            None => fits(&policy, given.as_ref(), &self.caller.store().sessions().get(key).await?.0.window)?,
+            Some(window) => fits(&policy, preset_policy.as_ref(), window)?,
+            None => fits(&policy, preset_policy.as_ref(), &self.caller.store().sessions().get(key).await?.0.window)?,
         }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)
@@ -514,9 +514,9 @@ impl Sessions<'_> {
         point: ForkPoint,
         client_id: Option<String>,
         title: String,
-    ) -> Result<Answered<(SessionInfo, bool)>> {
+    ) -> Result<ScreenedAnswer<(SessionInfo, bool)>> {
         validate::client_id("client_id", client_id.as_deref())?;
-        let sent = self.caller.check(SentText { field: "title", text: title.clone(), check: validate::title })?;
+        let sent = self.caller.check(InputText { field: "title", text: title.clone(), check: validate::title })?;
         let key = self.caller.session_key(id).await?;
         let at = match (point.message_id, point.as_of_revision) {
             (Some(_), Some(_)) => return Err(Error::field("as_of_revision", "does not go with message_id")),
@@ -530,6 +530,6 @@ impl Sessions<'_> {
         let fork = sent.with(store::ForkSession { client_id, at, title: sent.text.clone() });
         let (fork, existed) = self.caller.store().sessions().fork(key, fork, self.caller.requester()).await?;
         self.require_made(fork, existed, named).await?;
-        Ok(Answered::new((Error::answer(self.info(fork).await)?, existed), sent.into_parts().1))
+        Ok(ScreenedAnswer::new((Error::answer(self.info(fork).await)?, existed), sent.into_parts().1))
     }
 }

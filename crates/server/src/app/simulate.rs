@@ -38,9 +38,9 @@ impl Compactions<'_> {
             return Err(Error::field("presets", "has none"));
         }
         validate::bound("presets", names.len(), limits::SIMULATED_PRESETS_MAX)?;
-        let known = self.caller.known(session).await?;
+        let cached = self.caller.known(session).await?;
         let policies = names.into_iter().map(|name| match name.as_str() {
-            "" => Ok((name, known.policy.clone())),
+            "" => Ok((name, cached.policy.clone())),
             _ => {
                 let unknown = || Error::new(Reason::PresetNotFound, format!("there is no preset {name}"));
                 let preset = presets::find(&name).ok_or_else(|| unknown().with("preset", &name))?;
@@ -52,7 +52,7 @@ impl Compactions<'_> {
         let permit = self.caller.shared.unless_stopping(self.caller.shared.simulations.clone().acquire_owned()).await?;
         let permit = permit.map_err(Error::internal)?;
         let entries = self.conversation(session).await?;
-        let window = known.window.clone();
+        let window = cached.window.clone();
         let message_count = entries.len();
         let window_tokens = window.context;
         let stopping = self.caller.shared.stopping.clone();

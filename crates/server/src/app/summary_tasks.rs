@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::nouns::SummaryTasks;
-use super::secrets::{Answered, Sent};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::validate;
 use crate::limits;
 use crate::model::Revision;
@@ -12,8 +12,8 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::{self, Material, Scope};
-use crate::store::{Screen, Screened};
-use crate::summarizer::{Filter, Refused, TaskEdit};
+use crate::store::{ScreenResult, SecretScreen};
+use crate::summarizer::{Filter, TaskEdit, TaskRefusal};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -75,25 +75,31 @@ pub struct NewEdit {
     pub window_tokens: i64,
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<TaskRefusal> for Error {
+    fn from(refused: TaskRefusal) -> Self {
         match refused {
-            Refused::NotFound => {
+            TaskRefusal::NotFound => {
                 Self::new(Reason::SummaryTaskNotFound, "no client is asked to write a summary for this compaction")
             }
-            Refused::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
-            Refused::Plan(why) => Self::new(Reason::BoundaryInvalid, why),
-            Refused::Summary(failure) => {
+            TaskRefusal::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
+            TaskRefusal::Plan(why) => Self::new(Reason::BoundaryInvalid, why),
+            TaskRefusal::Summary(failure) => {
                 Self::new(Reason::SummaryRefused, failure.message).with("failure", failure.reason)
             }
-            Refused::TooMany => Self::new(Reason::TooManyStreams, "as many callers wait for summary tasks as may")
+            TaskRefusal::TooMany => Self::new(Reason::TooManyStreams, "as many callers wait for summary tasks as may")
                 .with("limit", limits::SUMMARY_TASK_CALLERS_MAX),
         }
     }
 }
 
-/// A duration from a self.requester(), checked against its bounds.
-fn bounded(field: &str, given: Option<Duration>, default_ms: u64, least: Duration, most_ms: u64) -> Result<Duration> {
+/// The duration that a request names, or the default.
+fn bounded_duration(
+    field: &str,
+    given: Option<Duration>,
+    default_ms: u64,
+    least: Duration,
+    most_ms: u64,
+) -> Result<Duration> {
     let most = Duration::from_millis(most_ms);
     match given {
         None => Ok(Duration::from_millis(default_ms)),
@@ -122,7 +128,7 @@ fn check_length(text: &str) -> Result<()> {
 fn lease_time(given: Option<Duration>) -> Result<Duration> {
     let least = Duration::from_secs(1);
     let (default, most) = (limits::SUMMARY_TASK_LEASE_MS_DEFAULT, limits::SUMMARY_TASK_LEASE_MS_MAX);
-    bounded("lease_timeout", given, default, least, most)
+    bounded_duration("lease_timeout", given, default, least, most)
 }
 
 /// The prompt of a task for a model with this window: for its summary, or for the check of a summary that was written.
@@ -135,7 +141,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
             previous: input.previous.as_deref(),
             draft: written,
             instructions: &input.instructions,
-            words: prompt::words(input.budget_tokens),
+            words: prompt::words_for_budget(input.budget_tokens),
         };
         prompt::prompt(&input.rules, &request)
     };
@@ -146,26 +152,26 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
-impl Sent for NewEdit {
+impl ClientInput for NewEdit {
     fn validate(&self) -> Result<()> {
         validate::instructions(self.instructions.as_deref().unwrap_or_default())?;
         validate::json("details_json", self.details_json.as_deref(), limits::METADATA_BYTES_MAX)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.optional_text("instructions", &mut self.instructions)?;
         screen.optional_json("details_json", &mut self.details_json)
     }
 }
 
-impl Sent for TaskReply {
+impl ClientInput for TaskReply {
     fn validate(&self) -> Result<()> {
         validate::name("model", &self.model)?;
         self.usage.as_ref().map_or(Ok(()), |usage| validate::usage("usage", usage))?;
         check_length(&self.text)
     }
 
-    fn screen(&mut self, screen: &mut Screen<'_>) -> Screened {
+    fn screen(&mut self, screen: &mut SecretScreen<'_>) -> ScreenResult {
         screen.text("text", &mut self.text)
     }
 }
@@ -177,7 +183,13 @@ impl SummaryTasks<'_> {
         if wanted.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
             return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, wanted.sessions.len()));
         }
-        let wait = bounded("wait_timeout", wanted.wait, limits::WAIT_MS_DEFAULT, Duration::ZERO, limits::WAIT_MS_MAX)?;
+        let wait = bounded_duration(
+            "wait_timeout",
+            wanted.wait,
+            limits::WAIT_MS_DEFAULT,
+            Duration::ZERO,
+            limits::WAIT_MS_MAX,
+        )?;
         let lease = lease_time(wanted.lease)?;
         let window_tokens = window(wanted.window_tokens)?;
         let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
@@ -205,21 +217,21 @@ impl SummaryTasks<'_> {
     /// Extends a lease; returns its end.
     pub async fn extend(self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         Ok(self.end_time(self.caller.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<Answered<(Arc<Task>, Prompt)>> {
+    pub async fn edit(self, hold: &LeaseClaim, edit: NewEdit) -> Result<ScreenedAnswer<(Arc<Task>, Prompt)>> {
         let edit = self.caller.check(edit)?;
         let window_tokens = window(edit.window_tokens)?;
         let retained = edit.retained.as_deref().unwrap_or_default();
         if retained.len() > limits::BATCH_MESSAGES_MAX {
             return Err(Error::limit("retained_message_ids", limits::BATCH_MESSAGES_MAX, retained.len()));
         }
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         let tasks = self.caller.shared.scheduler.tasks();
-        let session = tasks.leased(compaction, token)?.session.to_string();
+        let session = tasks.leased_task(compaction, token)?.session.to_string();
         let mut plan = PlanEdit::default();
         if let Some(id) = &edit.tail_start {
             plan.tail_start = Some(self.message_id(&session, id).await?);
@@ -235,45 +247,45 @@ impl SummaryTasks<'_> {
         let change = edit.with(TaskEdit { plan, instructions, details_json });
         let task = tasks.edit(compaction, token, change).await?;
         let prompt = request(&task, None, window_tokens);
-        Ok(Answered::new((task, prompt), edit.into_parts().1))
+        Ok(ScreenedAnswer::new((task, prompt), edit.into_parts().1))
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
     pub async fn check(self, hold: &LeaseClaim, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
-        let (compaction, token) = self.held(hold).await?;
-        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
+        let (compaction, token) = self.checked_claim(hold).await?;
+        let task = self.caller.shared.scheduler.tasks().leased_task(compaction, token)?;
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<Answered<Compaction>> {
+    pub async fn complete(self, hold: &LeaseClaim, reply: TaskReply) -> Result<ScreenedAnswer<Compaction>> {
         let reply = self.caller.check(reply)?;
-        let found = reply.findings().clone();
-        let (compaction, token) = self.held(hold).await?;
+        let findings = reply.findings().clone();
+        let (compaction, token) = self.checked_claim(hold).await?;
         self.caller.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Ok(Answered::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, found))
+        Ok(ScreenedAnswer::new(Error::answer(self.caller.store().compactions().get(compaction).await)?, findings))
     }
 
     /// Releases a leased task without a summary.
     pub async fn release(self, hold: &LeaseClaim, release: Release) -> Result<()> {
-        let (compaction, token) = self.held(hold).await?;
+        let (compaction, token) = self.checked_claim(hold).await?;
         Ok(self.caller.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
     /// Parses a claim to a lease, and checks it against the current task.
-    async fn held(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
-        let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
+    async fn checked_claim(self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
+        let not_found = || Error::from(TaskRefusal::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
         if let Some(session) = self.caller.shared.scheduler.tasks().session_of(compaction)
             && !self.caller.sees_id(session).await?
         {
-            return Err(Refused::NotFound.into());
+            return Err(TaskRefusal::NotFound.into());
         }
-        let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
-        let task = self.caller.shared.scheduler.tasks().leased(compaction, token)?;
+        let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(TaskRefusal::LeaseLost))?;
+        let task = self.caller.shared.scheduler.tasks().leased_task(compaction, token)?;
         self.caller.named.add(&task.session.to_string());
         match hold.base_revision {
             Some(expected) if expected != task.base => {

@@ -48,16 +48,16 @@ pub(super) fn write(key: &[u8; 32], session: SessionId, view: &GivenView) -> Str
 
 /// Parses a token, and refuses one that was not written with this key.
 pub(super) fn read(key: &[u8; 32], text: &str) -> Result<(SessionId, GivenView)> {
-    checked(key, text).and_then(|bytes| parse(&bytes)).ok_or_else(unknown)
+    authentic_bytes(key, text).and_then(|bytes| parse(&bytes)).ok_or_else(unknown_token)
 }
 
 /// The refusal of a token that is none for the caller.
-pub(super) fn unknown() -> Error {
+pub(super) fn unknown_token() -> Error {
     Error::new(Reason::ViewTokenInvalid, "the view token is not one that the caller was given by this store")
 }
 
 /// The bytes before the keyed hash; none if the hash is wrong. The comparison takes constant time.
-fn checked(key: &[u8; 32], text: &str) -> Option<Vec<u8>> {
+fn authentic_bytes(key: &[u8; 32], text: &str) -> Option<Vec<u8>> {
     if text.len() > limits::VIEW_TOKEN_BYTES_MAX {
         return None;
     }

@@ -41,9 +41,9 @@ impl Caller {
 
     /// A compaction of a session that the caller sees.
     pub(super) async fn compaction(&self, id: CompactionId) -> Result<Compaction> {
-        let found = self.store().compactions().get(id).await?;
-        if self.sees_id(found.session_id).await? {
-            return Ok(found);
+        let compaction = self.store().compactions().get(id).await?;
+        if self.sees_id(compaction.session_id).await? {
+            return Ok(compaction);
         }
         Err(store::Error::NotFound { kind: Kind::Compaction, id: id.to_string() }.into())
     }

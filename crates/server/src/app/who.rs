@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::nouns::Presence;
-use super::presence::Present;
+use super::presence::PresentActor;
 use super::validate;
 use crate::limits;
 use crate::model::run::Run;
@@ -11,7 +11,7 @@ use crate::model::run::Run;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
     /// Who watches and who types, by name.
-    pub present: Vec<Present>,
+    pub present: Vec<PresentActor>,
     /// The active run.
     pub run: Option<Run>,
 }
@@ -40,6 +40,6 @@ impl Presence<'_> {
     pub async fn get(self, session: &str) -> Result<Who> {
         let key = self.caller.session_key(session).await?;
         let run = self.caller.store().runs().of_session(key).await?.run.filter(|run| run.end.is_none());
-        Ok(Who { present: self.caller.shared.presences.of(key), run })
+        Ok(Who { present: self.caller.shared.presences.present_in(key), run })
     }
 }

@@ -3,11 +3,11 @@
 //! What has come while a commit was under way is committed together, and no frame is read before: the stream's own flow
 //! control holds the writer back.
 
-use super::append::{Appended, DraftEnd, NewDraftText, OpenPart};
+use super::append::{AppendAnswer, DraftEnd, NewDraftText, OpenPart};
 use super::error::{Error, Reason, Result};
 use super::nouns::Messages;
-use super::quotas::Share;
-use super::secrets::Answered;
+use super::quotas::StreamShare;
+use super::secrets::ScreenedAnswer;
 use super::{Caller, validate};
 use crate::bus::{Next, Subscription};
 use crate::limits;
@@ -17,7 +17,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{NewFinish, NewMessage};
 use crate::model::part::NewPart;
 use crate::model::usage::ModelWindow;
-use crate::store::{self, Checked, DraftReceipt, DraftsWritten, EventFilter, Findings, RequestKey, SessionKey};
+use crate::store::{self, CheckedInput, DraftReceipt, DraftsWritten, EventFilter, Findings, RequestKey, SessionKey};
 use crate::turns;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use std::pin::pin;
@@ -62,7 +62,6 @@ pub enum WriteFrame {
 }
 
 impl WriteFrame {
-    /// Bytes of content.
     fn bytes(&self) -> usize {
         let json_bytes = |json: &Option<String>| json.as_ref().map_or(0, String::len);
         match self {
@@ -100,18 +99,17 @@ pub struct MessageEnd {
 
 /// The answer to a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Written {
+pub struct WriteAnswer {
     /// The message.
     pub message: MessageId,
     /// True if the stream has sealed it.
     pub sealed: bool,
     /// The answer of the last write that is part of history, or of the begin.
-    pub newest: Appended,
+    pub newest: AppendAnswer,
     /// The drafts that got text, by their client ids.
     pub drafts: Vec<(String, DraftReceipt)>,
 }
 
-/// A draft of a stream.
 struct KnownDraft {
     client_id: String,
     kind: DraftKind,
@@ -121,7 +119,7 @@ struct KnownDraft {
 }
 
 /// What is written at once.
-enum Step {
+enum WriteStep {
     /// Text for drafts, joined where it follows on.
     Words(Vec<NewDraftText>),
     /// A part, the end of a draft, or nothing to keep the message open.
@@ -130,13 +128,13 @@ enum Step {
 }
 
 /// A stream in progress.
-struct Writing {
+struct OpenWrite {
     caller: Caller,
     key: SessionKey,
     session: String,
     message: MessageId,
     request_id: String,
-    newest: Appended,
+    newest: AppendAnswer,
     /// What the rules for secrets found so far.
     found: Findings,
     drafts: Vec<KnownDraft>,
@@ -146,7 +144,7 @@ struct Writing {
     /// True if something happened after which the message may take no more, and it was not looked at since.
     may_have_ended: bool,
     _permit: OwnedSemaphorePermit,
-    _share: Option<Share>,
+    _share: Option<StreamShare>,
 }
 
 impl Messages<'_> {
@@ -156,29 +154,29 @@ impl Messages<'_> {
         self,
         start: WriteStart,
         frames: impl Stream<Item = std::result::Result<WriteFrame, E>> + Send,
-    ) -> std::result::Result<Answered<Written>, E> {
+    ) -> std::result::Result<ScreenedAnswer<WriteAnswer>, E> {
         let mut writing = self.begin_writing(start).await?;
         let mut frames = pin!(frames);
         loop {
             let first = tokio::select! {
                 biased;
-                error = writing.ended() => return Err(error.into()),
+                error = writing.forced_end() => return Err(error.into()),
                 first = frames.next() => first,
             };
-            let (waiting, end) = waiting(first, frames.as_mut());
+            let (waiting, end) = waiting_frames(first, frames.as_mut());
             if let Some(written) = writing.write_all(waiting).await? {
                 return Ok(written);
             }
             match end {
-                End::None => {}
-                End::Whole => return Ok(writing.left_open()?),
-                End::Broken(error) => return Err(error),
+                FramesEnd::None => {}
+                FramesEnd::Whole => return Ok(writing.left_open()?),
+                FramesEnd::Broken(error) => return Err(error),
             }
         }
     }
 
     /// Opens the message, or finds it.
-    async fn begin_writing(self, start: WriteStart) -> Result<Writing> {
+    async fn begin_writing(self, start: WriteStart) -> Result<OpenWrite> {
         let WriteStart { session, target, request_id } = start;
         if !request_id.is_empty() {
             validate::name("target.request_id", &request_id)?;
@@ -192,24 +190,24 @@ impl Messages<'_> {
         // Begins before the message is looked at: what ends it after that is seen.
         let events = self.events_that_end(key);
         let (message, opened) = self.open_to_write(&session, key, target).await?;
-        let mut found = Findings::default();
+        let mut findings = Findings::default();
         let (newest, closed) = match opened {
             Ok(opened) => {
-                found.join(opened.secrets);
+                findings.join(opened.secrets);
                 (opened.answer, None)
             }
             // An end that is sent again gets its first answer, whatever has become of the message.
-            Err(error) if !request_id.is_empty() && closes(error.reason) => (Appended::default(), Some(error)),
+            Err(error) if !request_id.is_empty() && closes(error.reason) => (AppendAnswer::default(), Some(error)),
             Err(error) => return Err(error.with("message_id", message)),
         };
-        Ok(Writing {
+        Ok(OpenWrite {
             caller: self.caller.clone(),
             key,
             session,
             message,
             request_id,
             newest,
-            found,
+            found: findings,
             drafts: Vec::new(),
             closed,
             events,
@@ -225,7 +223,7 @@ impl Messages<'_> {
         session: &str,
         key: SessionKey,
         target: WriteTarget,
-    ) -> Result<(MessageId, Result<Answered<Appended>>)> {
+    ) -> Result<(MessageId, Result<ScreenedAnswer<AppendAnswer>>)> {
         let mut secrets = Vec::new();
         let name = match target {
             WriteTarget::Open(name) => name,
@@ -243,8 +241,8 @@ impl Messages<'_> {
                     }
                     Ok(known) => secrets = known.secrets,
                     Err(error) if closes(error.reason) => {
-                        let found = self.caller.store().history().id(key, &client_id).await;
-                        return found.map(|id| (id, Err(error.clone()))).map_err(|_| error);
+                        let message_id = self.caller.store().history().id(key, &client_id).await;
+                        return message_id.map(|id| (id, Err(error.clone()))).map_err(|_| error);
                     }
                     Err(error) => return Err(error),
                 }
@@ -254,7 +252,7 @@ impl Messages<'_> {
         let id = self.caller.store().history().id(key, &name).await?;
         // A write of nothing is refused for the same reasons as any other, and has no texts.
         let written = self.append_parts(session, &id.to_string(), Vec::new()).await;
-        Ok((id, written.map(|written| Answered { secrets, ..written })))
+        Ok((id, written.map(|written| ScreenedAnswer { secrets, ..written })))
     }
 
     /// Events after which a message may take no more, from now on.
@@ -284,7 +282,7 @@ fn closes(reason: Reason) -> bool {
 }
 
 /// What comes behind the frames that waited.
-enum End<E> {
+enum FramesEnd<E> {
     /// Further frames.
     None,
     /// Nothing.
@@ -293,15 +291,15 @@ enum End<E> {
 }
 
 /// The frames that have come, up to what one commit takes.
-fn waiting<E>(
+fn waiting_frames<E>(
     first: Option<std::result::Result<WriteFrame, E>>,
     mut frames: std::pin::Pin<&mut impl Stream<Item = std::result::Result<WriteFrame, E>>>,
-) -> (Vec<WriteFrame>, End<E>) {
+) -> (Vec<WriteFrame>, FramesEnd<E>) {
     let (mut waiting, mut bytes, mut next) = (Vec::new(), 0, Some(first));
     while let Some(frame) = next {
         match frame {
-            None => return (waiting, End::Whole),
-            Some(Err(error)) => return (waiting, End::Broken(error)),
+            None => return (waiting, FramesEnd::Whole),
+            Some(Err(error)) => return (waiting, FramesEnd::Broken(error)),
             Some(Ok(frame)) => {
                 let is_end = matches!(frame, WriteFrame::End(_));
                 bytes += frame.bytes();
@@ -313,12 +311,12 @@ fn waiting<E>(
         }
         next = frames.next().now_or_never();
     }
-    (waiting, End::None)
+    (waiting, FramesEnd::None)
 }
 
-impl Writing {
+impl OpenWrite {
     /// Writes frames in their order, up to the first that is refused. Returns the answer if one of them is the end.
-    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<Answered<Written>>> {
+    async fn write_all(&mut self, frames: Vec<WriteFrame>) -> Result<Option<ScreenedAnswer<WriteAnswer>>> {
         let mut frames = frames;
         if self.closed.is_some() {
             // Text is compared with what was written before; parts and ends of drafts were written, or are refused with the
@@ -331,42 +329,42 @@ impl Writing {
         let (steps, refusal) = self.steps(frames);
         for step in steps {
             match step {
-                Step::Words(words) => self.write_words(words).await?,
-                Step::Part(part) => self.write_part(part).await?,
-                Step::End(end) => return self.seal(*end).await.map(Some),
+                WriteStep::Words(words) => self.write_words(words).await?,
+                WriteStep::Part(part) => self.write_part(part).await?,
+                WriteStep::End(end) => return self.seal(*end).await.map(Some),
             }
         }
-        refusal.map_or(Ok(None), |error| Err(self.placed(error, None)))
+        refusal.map_or(Ok(None), |error| Err(self.with_place(error, None)))
     }
 
     /// What frames write, with the refusal of the frame behind them.
-    fn steps(&mut self, frames: Vec<WriteFrame>) -> (Vec<Step>, Option<Error>) {
+    fn steps(&mut self, frames: Vec<WriteFrame>) -> (Vec<WriteStep>, Option<Error>) {
         let mut steps = Vec::new();
         for frame in frames {
             let step = match frame {
                 WriteFrame::Words(words) => {
-                    let words = match self.words(words) {
+                    let words = match self.draft_text(words) {
                         Ok(words) => words,
                         Err(refusal) => return (steps, Some(refusal)),
                     };
                     let rest = match steps.last_mut() {
-                        Some(Step::Words(before)) => join(before, words),
+                        Some(WriteStep::Words(before)) => join(before, words),
                         _ => Some(words),
                     };
                     let Some(words) = rest else { continue };
-                    Step::Words(vec![words])
+                    WriteStep::Words(vec![words])
                 }
                 WriteFrame::Refused(refusal) => return (steps, Some(refusal)),
                 WriteFrame::Part(part) if part.client_id.is_none() => {
                     let refusal = Error::field("part.client_id", "is not given: the part could not be sent again");
                     return (steps, Some(refusal));
                 }
-                WriteFrame::Part(part) => Step::Part(Some(OpenPart::Whole(part))),
-                WriteFrame::DraftEnd(end) => Step::Part(Some(OpenPart::Ended(end))),
+                WriteFrame::Part(part) => WriteStep::Part(Some(OpenPart::Whole(part))),
+                WriteFrame::DraftEnd(end) => WriteStep::Part(Some(OpenPart::Ended(end))),
                 // One says as much as many.
-                WriteFrame::Heartbeat if matches!(steps.last(), Some(Step::Part(None))) => continue,
-                WriteFrame::Heartbeat => Step::Part(None),
-                WriteFrame::End(end) => Step::End(end),
+                WriteFrame::Heartbeat if matches!(steps.last(), Some(WriteStep::Part(None))) => continue,
+                WriteFrame::Heartbeat => WriteStep::Part(None),
+                WriteFrame::End(end) => WriteStep::End(end),
             };
             steps.push(step);
         }
@@ -374,7 +372,7 @@ impl Writing {
     }
 
     /// Text for a draft, with what the stream has said of the draft before.
-    fn words(&mut self, words: DraftWords) -> Result<NewDraftText> {
+    fn draft_text(&mut self, words: DraftWords) -> Result<NewDraftText> {
         let DraftWords { client_id, kind, offset, delta } = words;
         if client_id.is_empty() {
             return Err(Error::field("draft_text.client_id", "is empty"));
@@ -383,7 +381,7 @@ impl Writing {
         if let Some(kind) = &kind {
             validate::draft_kind(kind)?;
         }
-        let known = match self.drafts.iter().position(|known| known.client_id == client_id) {
+        let draft = match self.drafts.iter().position(|draft| draft.client_id == client_id) {
             Some(index) => &mut self.drafts[index],
             None => {
                 let kind = kind.clone().unwrap_or_default();
@@ -392,12 +390,12 @@ impl Writing {
                 &mut self.drafts[last]
             }
         };
-        if kind.is_some_and(|kind| !kind.is_like(&known.kind)) {
+        if kind.is_some_and(|kind| !kind.is_like(&draft.kind)) {
             return Err(store::Error::ClientIdReused { client_id }.into());
         }
-        let offset = offset.unwrap_or(known.end);
-        known.end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        Ok(NewDraftText { part: None, client_id: Some(client_id), kind: known.kind.clone(), offset, delta })
+        let offset = offset.unwrap_or(draft.end);
+        draft.end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        Ok(NewDraftText { part: None, client_id: Some(client_id), kind: draft.kind.clone(), offset, delta })
     }
 
     /// Waits until the tenant may make an append of this many parts or pieces. Refuses a writer whose access has ended
@@ -412,8 +410,8 @@ impl Writing {
 
     /// Commits text, and then sends it to subscribers.
     async fn write_words(&mut self, words: Vec<NewDraftText>) -> Result<()> {
-        self.may_write(words.len()).await.map_err(|error| self.placed(error, None))?;
-        self.caller.known(&self.session).await.map_err(|error| self.placed(error, None))?;
+        self.may_write(words.len()).await.map_err(|error| self.with_place(error, None))?;
+        self.caller.known(&self.session).await.map_err(|error| self.with_place(error, None))?;
         let names: Vec<String> = words.iter().filter_map(|words| words.client_id.clone()).collect();
         let (caller, key, message) = (self.caller.clone(), self.key, self.message);
         // A writer that leaves does not keep subscribers from text that is committed.
@@ -426,7 +424,7 @@ impl Writing {
             Ok::<_, Error>(written)
         });
         let written = written.await.map_err(Error::internal)?;
-        let DraftsWritten { receipts, refusal } = written.map_err(|error| self.placed(error, None))?;
+        let DraftsWritten { receipts, refusal } = written.map_err(|error| self.with_place(error, None))?;
         for receipt in &receipts {
             self.found.add_hits(self.caller.store().secrets(), "draft_text.delta", &receipt.hits);
         }
@@ -436,7 +434,7 @@ impl Writing {
             }
         }
         let refused = names.get(receipts.len()).map(String::as_str);
-        refusal.map_or(Ok(()), |error| Err(self.placed(error.into(), refused)))
+        refusal.map_or(Ok(()), |error| Err(self.with_place(error.into(), refused)))
     }
 
     /// Writes a part, or nothing.
@@ -445,23 +443,23 @@ impl Writing {
         let appended = async {
             let parts = self.caller.check(parts)?;
             self.may_write(parts.len()).await?;
-            let known = self.caller.known(&self.session).await?;
-            self.caller.messages().append_checked_parts(&known, self.message, parts).await
+            let cached = self.caller.known(&self.session).await?;
+            self.caller.messages().append_checked_parts(&cached, self.message, parts).await
         };
-        let appended = appended.await.map_err(|error: Error| self.placed(error, None))?;
+        let appended = appended.await.map_err(|error: Error| self.with_place(error, None))?;
         self.note(appended);
         Ok(())
     }
 
     /// Notes the newest answer.
-    fn note(&mut self, appended: Answered<Appended>) {
+    fn note(&mut self, appended: ScreenedAnswer<AppendAnswer>) {
         self.found.join(appended.secrets);
         self.newest = appended.answer;
     }
 
-    async fn seal(&mut self, end: MessageEnd) -> Result<Answered<Written>> {
+    async fn seal(&mut self, end: MessageEnd) -> Result<ScreenedAnswer<WriteAnswer>> {
         if let Some(error) = cut_off(&self.caller).now_or_never() {
-            return Err(self.placed(error, None));
+            return Err(self.with_place(error, None));
         }
         let MessageEnd { finish, window, hash } = end;
         let mut caller = self.caller.clone();
@@ -473,34 +471,34 @@ impl Writing {
             caller.requester.request = Some(RequestKey { id: self.request_id.clone(), payload_hash });
         }
         let sealed = caller.messages().finish(&self.session, &self.message.to_string(), finish, window).await;
-        let sealed = sealed.map_err(|error| self.placed(error, None))?;
+        let sealed = sealed.map_err(|error| self.with_place(error, None))?;
         self.note(sealed);
         Ok(self.answer(true))
     }
 
     /// The answer to a stream without an end.
-    fn left_open(&self) -> Result<Answered<Written>> {
-        self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.placed(error, None)))
+    fn left_open(&self) -> Result<ScreenedAnswer<WriteAnswer>> {
+        self.closed.clone().map_or_else(|| Ok(self.answer(false)), |error| Err(self.with_place(error, None)))
     }
 
-    fn answer(&self, sealed: bool) -> Answered<Written> {
+    fn answer(&self, sealed: bool) -> ScreenedAnswer<WriteAnswer> {
         let written = |known: &KnownDraft| known.written.clone().map(|receipt| (known.client_id.clone(), receipt));
         let drafts = self.drafts.iter().filter_map(written).collect();
-        let written = Written { message: self.message, sealed, newest: self.newest.clone(), drafts };
-        Answered::new(written, self.found.clone())
+        let written = WriteAnswer { message: self.message, sealed, newest: self.newest.clone(), drafts };
+        ScreenedAnswer::new(written, self.found.clone())
     }
 
     /// An error with the place from which the stream goes on: the message, and the end of a draft, of the one that was
     /// written last if none is named.
-    fn placed(&self, error: Error, draft: Option<&str>) -> Error {
+    fn with_place(&self, error: Error, draft: Option<&str>) -> Error {
         let error = error.with("message_id", self.message);
-        let known = match draft {
-            Some(name) => self.drafts.iter().find(|known| known.client_id == name),
-            None => self.drafts.iter().rev().find(|known| known.written.is_some()),
+        let known_draft = match draft {
+            Some(name) => self.drafts.iter().find(|known_draft| known_draft.client_id == name),
+            None => self.drafts.iter().rev().find(|known_draft| known_draft.written.is_some()),
         };
-        let Some(known) = known else { return error };
-        let error = error.with("client_id", &known.client_id);
-        match &known.written {
+        let Some(known_draft) = known_draft else { return error };
+        let error = error.with("client_id", &known_draft.client_id);
+        match &known_draft.written {
             // Nothing is left of the draft.
             _ if error.reason == Reason::SecretRefused => error,
             Some(receipt) if !error.metadata.contains_key("length_bytes") => error.with("length_bytes", receipt.length),
@@ -509,22 +507,26 @@ impl Writing {
     }
 
     /// Resolves with the reason once the stream has to end although its writer has not ended it.
-    async fn ended(&mut self) -> Error {
+    async fn forced_end(&mut self) -> Error {
         let mut end_is_late = pin!(end_is_late(self.closed.clone()));
         loop {
             if self.may_have_ended {
                 // A write of nothing is refused with the reason. What is dropped meanwhile looks again.
                 let history = self.caller.store().history();
-                let nothing =
-                    history.append_parts(self.key, self.caller.requester(), self.message, Checked::own(Vec::new()));
+                let nothing = history.append_parts(
+                    self.key,
+                    self.caller.requester(),
+                    self.message,
+                    CheckedInput::trusted(Vec::new()),
+                );
                 if let Err(error) = nothing.await {
-                    return self.placed(error.into(), None);
+                    return self.with_place(error.into(), None);
                 }
                 self.may_have_ended = false;
             }
             let next = tokio::select! {
-                error = cut_off(&self.caller) => return self.placed(error, None),
-                error = &mut end_is_late => return self.placed(error, None),
+                error = cut_off(&self.caller) => return self.with_place(error, None),
+                error = &mut end_is_late => return self.with_place(error, None),
                 next = self.events.next() => next,
             };
             let events = match next {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a daemon does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum BalanceStep {
     /// Take a shard that nobody has.
     Take(String),
     /// Give up a shard that another daemon is to own.
@@ -21,7 +21,7 @@ pub enum Step {
 
 /// Which daemons are waited for that had shards before the database was on another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
+pub enum AwaitedDaemons {
     /// All: those that are cut off are on their way back.
     ForAll,
     /// Those that are there.
@@ -32,7 +32,7 @@ pub enum Waits {
 
 /// A daemon that asks for its next step.
 #[derive(Debug, Clone, Copy)]
-pub struct Mine<'a> {
+pub struct AskingDaemon<'a> {
     /// The daemon.
     pub id: &'a str,
     /// The shards that it has.
@@ -55,8 +55,8 @@ fn able<'a>(survey: &'a Survey, shard: &'a str) -> impl Iterator<Item = &'a str>
 ///
 /// While it `waits` for the last owners of shards that are on another server now, nobody else takes what is theirs: they alone
 /// know what they acknowledged last.
-pub fn next(survey: &Survey, mine: Mine<'_>, waits: Waits) -> Option<Step> {
-    let Mine { id: me, shards: mine, due } = mine;
+pub fn next(survey: &Survey, mine: AskingDaemon<'_>, waits: AwaitedDaemons) -> Option<BalanceStep> {
+    let AskingDaemon { id: me, shards: mine, due } = mine;
     let runs = |id: &str| survey.daemons.iter().any(|daemon| daemon.id == id);
     let can_open = |id: &str, shard: &str| able(survey, shard).any(|able| able == id);
     let may_open = |shard: &str| match able(survey, shard).next() {
@@ -68,24 +68,26 @@ pub fn next(survey: &Survey, mine: Mine<'_>, waits: Waits) -> Option<Step> {
         shard.destination.as_deref().filter(|id| can_open(id, name))
     };
     if let Some(shard) = mine.iter().find(|shard| destination(shard).is_some_and(|id| id != me)) {
-        return Some(Step::Give(shard.clone()));
+        return Some(BalanceStep::Give(shard.clone()));
     }
     let free = survey.shards.iter().filter(|shard| shard.owner.is_none() && !mine.contains(&shard.name));
-    let is_waited_for = |last: &str| last != me && (waits == Waits::ForAll || waits == Waits::ForRunning && runs(last));
+    let is_waited_for = |last: &str| {
+        last != me && (waits == AwaitedDaemons::ForAll || waits == AwaitedDaemons::ForRunning && runs(last))
+    };
     let is_anothers = |shard: &&&ShardEntry| shard.is_moved && shard.last_owner.as_deref().is_some_and(is_waited_for);
     let free: Vec<&ShardEntry> = free.collect();
     let takeable = free.iter().filter(|shard| !is_anothers(shard)).map(|shard| shard.name.as_str());
     let takeable = takeable.filter(|shard| may_open(shard));
     let (destined, takeable): (Vec<&str>, Vec<&str>) = takeable.partition(|shard| destination(shard).is_some());
     if let Some(shard) = destined.into_iter().find(|shard| destination(shard) == Some(me)) {
-        return Some(Step::Take(shard.to_owned()));
+        return Some(BalanceStep::Take(shard.to_owned()));
     }
     let is_below_share = |shard: &&str| mine.len() < survey.shards.len().div_ceil(able(survey, shard).count().max(1));
     let takeable: Vec<&str> = takeable.into_iter().filter(is_below_share).collect();
     if !takeable.is_empty() {
         // Daemons that look at once try different ones.
         let rank = survey.daemons.iter().position(|daemon| daemon.id == me).unwrap_or(0);
-        return Some(Step::Take(takeable[rank % takeable.len()].to_owned()));
+        return Some(BalanceStep::Take(takeable[rank % takeable.len()].to_owned()));
     }
     // One that nobody can open keeps the others from nothing.
     if free.iter().any(|shard| able(survey, &shard.name).next().is_some()) {
@@ -113,13 +115,13 @@ pub fn next(survey: &Survey, mine: Mine<'_>, waits: Waits) -> Option<Step> {
     takers.sort_by_key(|&(_, count)| count);
     takers.into_iter().find_map(|(to, _)| {
         let shard = mine.iter().find(|name| !is_pinned(name))?;
-        Some(Step::Hand { shard: shard.clone(), to: to.to_owned() })
+        Some(BalanceStep::Hand { shard: shard.clone(), to: to.to_owned() })
     })
 }
 
 /// The shards on another server that nobody has and this daemon had last: it takes them again at once, but for those that it
 /// could not open, and are not due.
-pub fn returning(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<String> {
+pub fn returning_shards(survey: &Survey, me: &str, due: &BTreeSet<String>) -> Vec<String> {
     let is_own = |shard: &&ShardEntry| {
         shard.is_moved
             && shard.owner.is_none()
@@ -155,44 +157,47 @@ mod tests {
         }
     }
 
-    fn step(survey: &Survey, me: &str) -> Option<Step> {
+    fn step(survey: &Survey, me: &str) -> Option<BalanceStep> {
         let mine = survey.shards.iter().filter(|shard| shard.owner.as_deref() == Some(me));
         let shards = mine.map(|shard| shard.name.clone()).collect();
-        next(survey, Mine { id: me, shards: &shards, due: &BTreeSet::new() }, Waits::ForNone)
+        next(survey, AskingDaemon { id: me, shards: &shards, due: &BTreeSet::new() }, AwaitedDaemons::ForNone)
     }
 
     #[test]
     fn on_another_server_the_last_owners_come_first() {
         let mut survey = survey(&["a", "b"], &[("s1", None, None, false), ("s2", None, Some("a"), true)]);
         for (last, me, waits, expected) in [
-            ([None, None], "b", Waits::ForAll, Some("s1")),
-            ([Some("a"), None], "b", Waits::ForAll, None),
-            ([Some("a"), None], "b", Waits::ForRunning, None),
-            ([Some("a"), None], "b", Waits::ForNone, Some("s1")),
-            ([Some("c"), None], "b", Waits::ForAll, None),
-            ([Some("c"), None], "b", Waits::ForRunning, Some("s1")),
-            ([Some("a"), None], "a", Waits::ForAll, Some("s2")),
-            ([Some("a"), Some("b")], "a", Waits::ForAll, Some("s1")),
-            ([Some("b"), Some("b")], "a", Waits::ForAll, None),
-            ([Some("b"), Some("b")], "a", Waits::ForNone, Some("s2")),
-            ([Some("b"), Some("b")], "b", Waits::ForAll, Some("s1")),
+            ([None, None], "b", AwaitedDaemons::ForAll, Some("s1")),
+            ([Some("a"), None], "b", AwaitedDaemons::ForAll, None),
+            ([Some("a"), None], "b", AwaitedDaemons::ForRunning, None),
+            ([Some("a"), None], "b", AwaitedDaemons::ForNone, Some("s1")),
+            ([Some("c"), None], "b", AwaitedDaemons::ForAll, None),
+            ([Some("c"), None], "b", AwaitedDaemons::ForRunning, Some("s1")),
+            ([Some("a"), None], "a", AwaitedDaemons::ForAll, Some("s2")),
+            ([Some("a"), Some("b")], "a", AwaitedDaemons::ForAll, Some("s1")),
+            ([Some("b"), Some("b")], "a", AwaitedDaemons::ForAll, None),
+            ([Some("b"), Some("b")], "a", AwaitedDaemons::ForNone, Some("s2")),
+            ([Some("b"), Some("b")], "b", AwaitedDaemons::ForAll, Some("s1")),
         ] {
             for (shard, last) in survey.shards.iter_mut().zip(last) {
                 (shard.last_owner, shard.is_moved) = (last.map(str::to_owned), true);
             }
-            let expected = expected.map(|shard| Step::Take(shard.to_owned()));
-            let mine = Mine { id: me, shards: &BTreeSet::new(), due: &BTreeSet::new() };
+            let expected = expected.map(|shard| BalanceStep::Take(shard.to_owned()));
+            let mine = AskingDaemon { id: me, shards: &BTreeSet::new(), due: &BTreeSet::new() };
             assert_eq!(next(&survey, mine, waits), expected, "{last:?}, {me}, {waits:?}");
             let own = last.iter().zip(["s1", "s2"]).filter(|(last, _)| **last == Some(me));
-            assert_eq!(returning(&survey, me, &BTreeSet::new()), own.map(|(_, shard)| shard).collect::<Vec<_>>());
+            assert_eq!(
+                returning_shards(&survey, me, &BTreeSet::new()),
+                own.map(|(_, shard)| shard).collect::<Vec<_>>()
+            );
         }
     }
 
     #[test]
     fn shards_go_where_they_should() {
-        let take = |shard: &str| Some(Step::Take(shard.to_owned()));
-        let give = |shard: &str| Some(Step::Give(shard.to_owned()));
-        let hand = |shard: &str, to: &str| Some(Step::Hand { shard: shard.to_owned(), to: to.to_owned() });
+        let take = |shard: &str| Some(BalanceStep::Take(shard.to_owned()));
+        let give = |shard: &str| Some(BalanceStep::Give(shard.to_owned()));
+        let hand = |shard: &str, to: &str| Some(BalanceStep::Hand { shard: shard.to_owned(), to: to.to_owned() });
         let (a, b, c) = (Some("a"), Some("b"), Some("c"));
         for (name, daemons, shards, me, expected) in [
             ("alone", vec!["a"], vec![("s1", None, None, false), ("s2", a, None, false)], "a", take("s1")),
@@ -268,12 +273,12 @@ mod tests {
             for me in &ids {
                 let Some(step) = step(world, me) else { continue };
                 is_moving = true;
-                let (Step::Take(name) | Step::Give(name) | Step::Hand { shard: name, .. }) = &step;
+                let (BalanceStep::Take(name) | BalanceStep::Give(name) | BalanceStep::Hand { shard: name, .. }) = &step;
                 let shard = world.shards.iter_mut().find(|shard| shard.name == *name).expect("known");
                 match step {
-                    Step::Take(_) => shard.owner = Some(me.clone()),
-                    Step::Give(_) => shard.owner = None,
-                    Step::Hand { to, .. } => shard.destination = Some(to),
+                    BalanceStep::Take(_) => shard.owner = Some(me.clone()),
+                    BalanceStep::Give(_) => shard.owner = None,
+                    BalanceStep::Hand { to, .. } => shard.destination = Some(to),
                 }
             }
             if !is_moving {
@@ -336,9 +341,10 @@ mod tests {
     fn what_nobody_can_open_is_tried_when_it_is_due() {
         let mut world = survey(&["a"], &[("s1", None, None, false)]);
         world.daemons[0].failures = vec![ShardFailure { shard: "s1".to_owned(), error: String::new() }];
-        let step =
-            |due: &BTreeSet<String>| next(&world, Mine { id: "a", shards: &BTreeSet::new(), due }, Waits::ForNone);
+        let step = |due: &BTreeSet<String>| {
+            next(&world, AskingDaemon { id: "a", shards: &BTreeSet::new(), due }, AwaitedDaemons::ForNone)
+        };
         assert_eq!(step(&BTreeSet::new()), None);
-        assert_eq!(step(&BTreeSet::from(["s1".to_owned()])), Some(Step::Take("s1".to_owned())));
+        assert_eq!(step(&BTreeSet::from(["s1".to_owned()])), Some(BalanceStep::Take("s1".to_owned())));
     }
 }

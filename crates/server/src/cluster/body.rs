@@ -21,13 +21,13 @@ enum Giver {
 }
 
 /// A body that ends with the reason when whoever gives it is lost.
-pub(super) struct Watched {
+pub(super) struct WatchedBody {
     body: Body,
     giver: Giver,
     is_over: bool,
 }
 
-impl Watched {
+impl WatchedBody {
     /// A body that nothing of comes that is produced while another daemon may own the store.
     pub(super) fn while_owned(body: Body, store: Store) -> Self {
         Self { body, giver: Giver::Store(store), is_over: false }
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-impl Watched {
+impl WatchedBody {
     fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.is_over = true;
         let mut trailers = HeaderMap::new();
@@ -52,7 +52,7 @@ impl Watched {
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for WatchedBody {
     type Data = Bytes;
     type Error = Status;
 

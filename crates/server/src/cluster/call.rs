@@ -1,6 +1,6 @@
 //! A call of a client, before it is known who answers.
 
-use super::opened::Opened;
+use super::opened::OpenedRequest;
 use crate::app::access::Access;
 use http::request::Parts;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ pub(super) struct Head {
 }
 
 /// A call, before it is known who answers.
-pub(super) struct Call {
+pub(super) struct ShardCall {
     pub(super) head: Head,
-    pub(super) opened: Opened,
+    pub(super) opened: OpenedRequest,
     pub(super) access: Arc<Access>,
     /// The tenant in which it acts.
     pub(super) tenant: String,
 }
 
-impl Call {
+impl ShardCall {
     /// The service and the method.
     pub(super) fn method(&self) -> String {
         let path = self.head.parts.uri.path();

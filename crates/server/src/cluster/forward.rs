@@ -25,7 +25,7 @@ const CONNECTION_WINDOW_BYTES: u32 = i32::MAX as u32;
 
 /// Certificates for calls to daemons with TLS.
 #[derive(Debug, Clone, Default)]
-pub struct Tls {
+pub struct PeerTls {
     /// The authorities of the daemons' certificates, in PEM; none for those that the system trusts.
     pub authorities: Option<String>,
     /// The certificate and the key of this daemon, in PEM, for daemons that ask for one.
@@ -33,7 +33,7 @@ pub struct Tls {
 }
 
 /// What became of a call.
-pub(super) enum Sent {
+pub(super) enum ForwardOutcome {
     /// The daemon answers.
     Answer(Response<Body>),
     /// It did not get the call, or does not own the shard.
@@ -44,12 +44,12 @@ pub(super) enum Sent {
 
 /// The connections, by the addresses of the daemons.
 pub(super) struct Channels {
-    tls: Tls,
+    tls: PeerTls,
     known: Mutex<HashMap<String, Channel>>,
 }
 
 impl Channels {
-    pub(super) fn new(tls: Tls) -> Self {
+    pub(super) fn new(tls: PeerTls) -> Self {
         Self { tls, known: Mutex::default() }
     }
 
@@ -63,8 +63,8 @@ impl Channels {
     }
 
     fn channel(&self, address: &str) -> Result<Channel, tonic::transport::Error> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(channel) = known.get(address) {
+        let mut channels = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
         }
         let mut endpoint = Endpoint::from_shared(address.to_owned())?
@@ -84,24 +84,24 @@ impl Channels {
             })?;
         }
         let channel = endpoint.connect_lazy();
-        known.insert(address.to_owned(), channel.clone());
+        channels.insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
 
     /// Sends a call to the daemon with an address.
-    pub(super) async fn send(&self, address: &str, call: Request<Body>) -> Sent {
+    pub(super) async fn send(&self, address: &str, call: Request<Body>) -> ForwardOutcome {
         let sent = match self.channel(address) {
             Ok(channel) => channel.oneshot(call).await,
             Err(error) => Err(error),
         };
         match sent {
-            Ok(answer) if is_elsewhere(answer.headers()) => Sent::Nothing,
-            Ok(answer) => Sent::Answer(answer),
+            Ok(answer) if is_elsewhere(answer.headers()) => ForwardOutcome::Nothing,
+            Ok(answer) => ForwardOutcome::Answer(answer),
             Err(error) => {
                 tracing::debug!(address, %error, "another daemon does not answer");
                 match is_unreached(&error) {
-                    true => Sent::Nothing,
-                    false => Sent::Lost(error.to_string()),
+                    true => ForwardOutcome::Nothing,
+                    false => ForwardOutcome::Lost(error.to_string()),
                 }
             }
         }

@@ -14,19 +14,19 @@ mod passed_on;
 mod reply;
 mod route;
 
-pub use balance::{Mine, Step, Waits, next, returning};
-pub use forward::Tls;
+pub use balance::{AskingDaemon, AwaitedDaemons, BalanceStep, next, returning_shards};
+pub use forward::PeerTls;
 
 use crate::app::access::Access;
 use crate::app::{self, Error, Longhand, Reason};
 use crate::grpc::{self, Backend, Services};
 use crate::limits;
 use crate::postgres::{DaemonEntry, Registry, ShardFailure, Survey};
-use body::Watched;
+use body::WatchedBody;
 use call::Head;
-use forward::{Channels, Sent};
+use forward::{Channels, ForwardOutcome};
 use http::{HeaderMap, Request, Response};
-use opened::Opened;
+use opened::OpenedRequest;
 use quick_cache::sync::Cache;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -45,7 +45,7 @@ const PLACES: usize = 100_000;
 
 /// A shard that this daemon owns.
 #[derive(Clone)]
-pub struct Local {
+pub struct LocalShard {
     /// Its store.
     pub app: Longhand,
     /// What answers for it.
@@ -59,7 +59,7 @@ pub struct Options {
     /// The daemon.
     pub me: DaemonEntry,
     /// Certificates for calls to daemons with TLS.
-    pub tls: Tls,
+    pub tls: PeerTls,
     /// Cancelled when the daemon stops.
     pub stopping: CancellationToken,
 }
@@ -71,16 +71,15 @@ pub struct Cluster {
     secret: String,
     channels: Channels,
     survey: watch::Sender<Survey>,
-    local: RwLock<BTreeMap<String, Local>>,
+    local: RwLock<BTreeMap<String, LocalShard>>,
     /// The shards of sessions, by their own ids: they never change.
     sessions: Cache<Uuid, Arc<str>>,
     compactions: Cache<String, Arc<str>>,
     stopping: CancellationToken,
 }
 
-/// Where a shard is.
-enum Place {
-    Here(Local),
+enum ShardLocation {
+    Here(LocalShard),
     /// At the daemon with this address.
     There(String),
     /// Nobody serves it now.
@@ -133,7 +132,7 @@ impl Cluster {
     }
 
     /// Serves a shard from now on.
-    pub fn serve(&self, shard: String, local: Local) {
+    pub fn serve(&self, shard: String, local: LocalShard) {
         self.local.write().unwrap_or_else(PoisonError::into_inner).insert(shard, local);
         // Calls may wait for it.
         self.survey.send_modify(|_| ());
@@ -145,7 +144,7 @@ impl Cluster {
     }
 
     /// The shard, if this daemon serves it.
-    pub fn local(&self, shard: &str) -> Option<Local> {
+    pub fn local(&self, shard: &str) -> Option<LocalShard> {
         self.local.read().unwrap_or_else(PoisonError::into_inner).get(shard).cloned()
     }
 
@@ -159,12 +158,12 @@ impl Cluster {
         let home = self.home();
         let is_first = request.headers_mut().insert(passed_on::SHARD, http::HeaderValue::from_static("s1")).is_none();
         let sent = match self.place(&home) {
-            Place::There(address) if is_first => self.channels.send(&address, request.map(Body::new)).await,
-            _ => Sent::Nothing,
+            ShardLocation::There(address) if is_first => self.channels.send(&address, request.map(Body::new)).await,
+            _ => ForwardOutcome::Nothing,
         };
         match sent {
-            Sent::Answer(answer) => answer.map(axum::body::Body::new),
-            Sent::Nothing | Sent::Lost(_) => crate::http::refuse(no_owner(&home)),
+            ForwardOutcome::Answer(answer) => answer.map(axum::body::Body::new),
+            ForwardOutcome::Nothing | ForwardOutcome::Lost(_) => crate::http::refuse(no_owner(&home)),
         }
     }
 
@@ -173,61 +172,61 @@ impl Cluster {
         self.survey.borrow().shards.iter().map(|shard| shard.name.clone()).collect()
     }
 
-    fn place(&self, shard: &str) -> Place {
+    fn place(&self, shard: &str) -> ShardLocation {
         // One that may be another's by now is served here no more, in a moment.
         if let Some(local) = self.local(shard) {
             return match local.app.store().check_owned() {
-                Ok(()) => Place::Here(local),
-                Err(_) => Place::Nowhere,
+                Ok(()) => ShardLocation::Here(local),
+                Err(_) => ShardLocation::Nowhere,
             };
         }
         let survey = self.survey.borrow();
         let owner = survey.shards.iter().find(|entry| entry.name == shard).and_then(|entry| entry.owner.as_ref());
         let owner = owner.filter(|owner| **owner != self.me.id);
         let daemon = owner.and_then(|owner| survey.daemons.iter().find(|daemon| daemon.id == *owner));
-        daemon.map_or(Place::Nowhere, |daemon| Place::There(daemon.address.clone()))
+        daemon.map_or(ShardLocation::Nowhere, |daemon| ShardLocation::There(daemon.address.clone()))
     }
 
-    /// The answer of a shard's owner, wherever it is. While there is none, the call waits for the next one.
-    async fn answer_at(&self, shard: &str, head: &Head, opened: &mut Opened) -> Response<Body> {
+    /// The answer of a shard's owner, wherever it runs. Without an owner, the call waits for the next one.
+    async fn answer_at(&self, shard: &str, head: &Head, opened: &mut OpenedRequest) -> Response<Body> {
         let end = Instant::now() + Duration::from_millis(limits::OWNER_WAIT_MS);
         let mut survey = self.survey.subscribe();
         loop {
             survey.borrow_and_update();
             let place = self.place(shard);
-            let is_nowhere = matches!(place, Place::Nowhere);
+            let is_nowhere = matches!(place, ShardLocation::Nowhere);
             // A store is not held while the call waits.
             let sent = match place {
-                Place::Here(local) => {
+                ShardLocation::Here(local) => {
                     let answer = local.answer(Request::from_parts(head.parts.clone(), opened.body())).await;
                     if !(head.is_repeatable && self.passes(&answer)) {
                         return answer;
                     }
-                    Sent::Nothing
+                    ForwardOutcome::Nothing
                 }
-                Place::There(address) => {
-                    let call = self.passing(shard, head, opened);
+                ShardLocation::There(address) => {
+                    let call = self.call_passed_on(shard, head, opened);
                     match call {
                         Ok(call) => tokio::select! {
                             sent = self.channels.send(&address, call) => sent,
-                            () = self.ending() => Sent::Lost("this daemon is stopping".to_owned()),
+                            () = self.wait_for_stop() => ForwardOutcome::Lost("this daemon is stopping".to_owned()),
                         },
                         Err(error) => return Status::from(error).into_http(),
                     }
                 }
-                Place::Nowhere => Sent::Nothing,
+                ShardLocation::Nowhere => ForwardOutcome::Nothing,
             };
             match sent {
-                Sent::Answer(answer) if head.is_repeatable && self.passes(&answer) => {}
-                Sent::Answer(answer) => {
+                ForwardOutcome::Answer(answer) if head.is_repeatable && self.passes(&answer) => {}
+                ForwardOutcome::Answer(answer) => {
                     let lost = if head.is_repeatable { Reason::NoOwner } else { Reason::OutcomeUncertain };
-                    return answer.map(|body| Body::new(Watched::of_another(body, lost)));
+                    return answer.map(|body| Body::new(WatchedBody::of_another(body, lost)));
                 }
-                Sent::Lost(why) if !head.is_repeatable => {
+                ForwardOutcome::Lost(why) if !head.is_repeatable => {
                     let message = format!("the daemon with the session was lost meanwhile: {why}");
                     return Status::from(Error::new(Reason::OutcomeUncertain, message)).into_http();
                 }
-                Sent::Nothing | Sent::Lost(_) => {}
+                ForwardOutcome::Nothing | ForwardOutcome::Lost(_) => {}
             }
             // What streams cannot be sent again.
             let is_over = !(opened.is_whole() || is_nowhere) || !self.learns(&mut survey, end).await;
@@ -241,7 +240,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for news of the shards. False if there are none until the time is over, or the daemon stops.
+    /// Waits for news of the shards. False if the time is over before, or the daemon stops.
     async fn learns(&self, survey: &mut watch::Receiver<Survey>, end: Instant) -> bool {
         tokio::select! {
             biased;
@@ -251,7 +250,7 @@ impl Cluster {
     }
 
     /// Resolves when the daemon stops and waits for others no more.
-    async fn ending(&self) {
+    async fn wait_for_stop(&self) {
         self.stopping.cancelled().await;
         tokio::time::sleep(Duration::from_millis(limits::STOP_OTHERS_MS)).await;
     }
@@ -265,7 +264,7 @@ impl Cluster {
     }
 
     /// The call to another daemon.
-    fn passing(&self, shard: &str, head: &Head, opened: &mut Opened) -> app::Result<Request<Body>> {
+    fn call_passed_on(&self, shard: &str, head: &Head, opened: &mut OpenedRequest) -> app::Result<Request<Body>> {
         let mut request = Request::from_parts(head.parts.clone(), opened.body());
         let access = grpc::access(&head.parts.extensions)?;
         let headers = request.headers_mut();
@@ -287,13 +286,13 @@ impl Cluster {
     }
 }
 
-impl Local {
+impl LocalShard {
     /// The answer to a call, as long as nobody else may own the shard: else that one has newer content.
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let Ok(answer) = self.services.clone().answer(request).await;
         let store = self.app.store();
         match store.check_owned() {
-            Ok(()) => answer.map(|body| Body::new(Watched::while_owned(body, store.clone()))),
+            Ok(()) => answer.map(|body| Body::new(WatchedBody::while_owned(body, store.clone()))),
             Err(error) => Status::from(Error::from(error)).into_http(),
         }
     }

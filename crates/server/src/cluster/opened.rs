@@ -14,18 +14,18 @@ use tonic::body::Body;
 /// Bytes before a message: whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
 
-/// A request of which the first message was read.
-pub(super) struct Opened {
+/// A request, read up to its first message: that one names the session, and the session the shard.
+pub(super) struct OpenedRequest {
     /// All that was read, as it came.
     read: Bytes,
-    /// What follows it, until an attempt has it; none if nothing does.
+    /// What follows it, until an attempt takes it.
     rest: Option<Body>,
     is_whole: bool,
-    /// The first message, decompressed; none if there is none, or it is too large.
+    /// The first message, decompressed; none if it is missing or too large.
     message: Option<Bytes>,
 }
 
-impl Opened {
+impl OpenedRequest {
     /// Reads the first message, and all that follows it unless the call `streams`.
     pub(super) async fn read(mut body: Body, streams: bool) -> Result<Self, Status> {
         let mut read = BytesMut::new();
@@ -33,9 +33,9 @@ impl Opened {
         while !is_over {
             match state(&read) {
                 // The service refuses it, and need not have all of it.
-                First::TooLarge => break,
-                First::Complete if streams => break,
-                First::Complete | First::Begun => {}
+                FirstMessage::TooLarge => break,
+                FirstMessage::Complete if streams => break,
+                FirstMessage::Complete | FirstMessage::Begun => {}
             }
             match body.frame().await {
                 Some(frame) => {
@@ -57,7 +57,7 @@ impl Opened {
 
     /// The body for an attempt at an answer. What follows the first message is there for one attempt alone.
     pub(super) fn body(&mut self) -> Body {
-        Body::new(Continued { begin: Some(self.read.clone()), rest: self.rest.take().unwrap_or_default() })
+        Body::new(ContinuedBody { begin: Some(self.read.clone()), rest: self.rest.take().unwrap_or_default() })
     }
 
     /// True if an attempt can be repeated.
@@ -67,17 +67,17 @@ impl Opened {
 }
 
 /// How much of the first message is there.
-enum First {
+enum FirstMessage {
     Begun,
     Complete,
     TooLarge,
 }
 
-fn state(read: &[u8]) -> First {
+fn state(read: &[u8]) -> FirstMessage {
     match length(read) {
-        Some(length) if length > limits::REQUEST_BYTES_MAX => First::TooLarge,
-        Some(length) if read.len() >= HEAD_BYTES + length => First::Complete,
-        _ => First::Begun,
+        Some(length) if length > limits::REQUEST_BYTES_MAX => FirstMessage::TooLarge,
+        Some(length) if read.len() >= HEAD_BYTES + length => FirstMessage::Complete,
+        _ => FirstMessage::Begun,
     }
 }
 
@@ -99,12 +99,12 @@ fn first(read: &Bytes) -> Option<Bytes> {
 }
 
 /// A body of which the begin was read.
-struct Continued {
+struct ContinuedBody {
     begin: Option<Bytes>,
     rest: Body,
 }
 
-impl http_body::Body for Continued {
+impl http_body::Body for ContinuedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -131,7 +131,7 @@ mod tests {
     use std::io::Write as _;
 
     #[derive(Clone, PartialEq, prost::Message)]
-    struct Named {
+    struct TestMessage {
         #[prost(string, tag = "1")]
         name: String,
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_message_is_read_and_all_is_passed_on() {
-        let message = Named { name: "ses_1".to_owned() }.encode_to_vec();
+        let message = TestMessage { name: "ses_1".to_owned() }.encode_to_vec();
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&message).expect("written");
         let packed = framed(1, &packed.finish().expect("packed"));
@@ -165,8 +165,8 @@ mod tests {
                     .map(|piece| Ok::<_, Status>(Frame::data(Bytes::copy_from_slice(piece))))
                     .collect();
                 let body = Body::new(StreamBody::new(futures::stream::iter(pieces)));
-                let mut opened = Opened::read(body, false).await.expect("read");
-                assert_eq!(opened.as_message::<Named>().name, expected);
+                let mut opened = OpenedRequest::read(body, false).await.expect("read");
+                assert_eq!(opened.as_message::<TestMessage>().name, expected);
                 assert!(opened.is_whole());
                 for _ in 0..2 {
                     assert_eq!(opened.body().collect().await.expect("read").to_bytes(), bytes);
@@ -174,12 +174,12 @@ mod tests {
             }
         }
         let mut streamed =
-            Opened::read(Body::new(Full::new(Bytes::from(framed(0, &message)))), true).await.expect("read");
-        assert!(streamed.as_message::<Named>().name == "ses_1" && !streamed.is_whole());
+            OpenedRequest::read(Body::new(Full::new(Bytes::from(framed(0, &message)))), true).await.expect("read");
+        assert!(streamed.as_message::<TestMessage>().name == "ses_1" && !streamed.is_whole());
         assert_eq!(streamed.body().collect().await.expect("read").to_bytes(), framed(0, &message));
         assert!(!streamed.is_whole(), "what an attempt had is gone");
         let endless = [&[0, 0xff, 0xff, 0xff, 0xff][..], &[0; 100]].concat();
-        let opened = Opened::read(Body::new(Full::new(Bytes::from(endless))), false).await.expect("read");
+        let opened = OpenedRequest::read(Body::new(Full::new(Bytes::from(endless))), false).await.expect("read");
         assert!(opened.message.is_none());
     }
 }

@@ -20,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 /// The header with the shard that answers.
 pub(super) const SHARD: HeaderName = HeaderName::from_static("longhand-shard");
 
-/// An access on its way. What ends it, but for its time, the first daemon sees.
+/// A caller's access, as one daemon passes it to another. A revocation ends the
+/// call at the first daemon; the second one knows the time of its end alone.
 #[derive(Serialize, Deserialize)]
-struct OnTheWay {
+struct PassedAccess {
     principal: String,
     tenant: String,
     scopes: i64,
@@ -35,7 +36,7 @@ struct OnTheWay {
 
 /// The header of a call with this access.
 pub(super) fn header(secret: &str, access: &Access) -> app::Result<HeaderValue> {
-    let on_the_way = OnTheWay {
+    let on_the_way = PassedAccess {
         principal: access.principal.to_string(),
         tenant: access.tenant.to_string(),
         scopes: access.scopes.bits(),
@@ -65,7 +66,7 @@ pub(super) fn read(secret: &str, headers: &HeaderMap) -> app::Result<Option<Arc<
         return Err(invalid());
     }
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| invalid())?;
-    let on_the_way: OnTheWay = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
+    let on_the_way: PassedAccess = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
     // What cannot be read binds to nothing less.
     let root = on_the_way.root.map(|root| root.parse::<SessionId>().map_err(|_| invalid())).transpose()?;
     let (principal, tenant): (Arc<str>, Arc<str>) = (on_the_way.principal.into(), on_the_way.tenant.into());

@@ -14,12 +14,12 @@ use tonic_types::StatusExt as _;
 const CURSOR: &str = "cursor";
 
 /// An answer of one message.
-pub(super) fn one<M: Message + 'static>(message: M) -> Response<Body> {
-    many(futures::stream::iter([Ok(message)]))
+pub(super) fn unary<M: Message + 'static>(message: M) -> Response<Body> {
+    stream(futures::stream::iter([Ok(message)]))
 }
 
 /// An answer of the messages of a stream, which ends with the first error.
-pub(super) fn many<M: Message + 'static>(
+pub(super) fn stream<M: Message + 'static>(
     messages: impl Stream<Item = Result<M, Status>> + Send + 'static,
 ) -> Response<Body> {
     let mut is_over = false;

@@ -1,9 +1,9 @@
 //! Which shard a call is for, by the method and by what its first message names.
 
-use super::body::Watched;
-use super::call::{Call, Head};
+use super::body::WatchedBody;
+use super::call::{Head, ShardCall};
 use super::forward::reason;
-use super::opened::Opened;
+use super::opened::OpenedRequest;
 use super::{Cluster, merge};
 use crate::app::access_record::NamedSessions;
 use crate::app::archives::sessions_in;
@@ -28,14 +28,14 @@ static SCOPES: LazyLock<HashMap<String, Scope>> = LazyLock::new(scopes::scopes);
 
 /// The field with which most requests begin: the id of a session or of a compaction.
 #[derive(Clone, PartialEq, prost::Message)]
-struct First {
+struct FirstField {
     #[prost(string, tag = "1")]
     id: String,
 }
 
 /// What the first message of a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Naming {
+enum NamedObject {
     /// A session, in its first field.
     Session,
     /// A session, in the target of what is written.
@@ -52,8 +52,8 @@ enum Naming {
     Nothing,
 }
 
-impl Naming {
-    fn of(method: &str) -> Self {
+impl NamedObject {
+    fn from_method(method: &str) -> Self {
         match method {
             WRITE_MESSAGE => Self::Target,
             "SessionService/CreateSession" => Self::NewSession,
@@ -85,30 +85,30 @@ impl Cluster {
         let tenant = acting.unwrap_or(&access.tenant).to_owned();
         let is_repeatable = SCOPES.get(parts.uri.path()) == Some(&Scope::Read);
         let streams = parts.uri.path().ends_with(WRITE_MESSAGE);
-        let opened = Opened::read(body, streams).await?;
-        let call = Call { head: Head { parts, is_repeatable }, opened, access, tenant };
+        let opened = OpenedRequest::read(body, streams).await?;
+        let call = ShardCall { head: Head { parts, is_repeatable }, opened, access, tenant };
         let method = call.method();
         if follows_all_shards(&method, &call) {
             let (known, mut survey) = (self.shards().len(), self.survey.subscribe());
-            let answer = self.routed(&method, call).await?;
+            let answer = self.route_to_shard(&method, call).await?;
             let added = async move {
                 if survey.wait_for(|survey| survey.shards.len() > known).await.is_err() {
                     std::future::pending().await
                 }
             };
-            return Ok(answer.map(|body| Body::new(Watched::of_all_shards(body, added))));
+            return Ok(answer.map(|body| Body::new(WatchedBody::of_all_shards(body, added))));
         }
-        self.routed(&method, call).await
+        self.route_to_shard(&method, call).await
     }
 
-    async fn routed(self: Arc<Self>, method: &str, call: Call) -> Result<Response<Body>, Status> {
+    async fn route_to_shard(self: Arc<Self>, method: &str, call: ShardCall) -> Result<Response<Body>, Status> {
         // One shard has everything.
         if self.shards().len() < 2 && !merge::names_shards(method) {
             let home = self.home();
-            return self.at(&home, call).await;
+            return self.at_shard(&home, call).await;
         }
-        match Naming::of(method) {
-            Naming::Target => {
+        match NamedObject::from_method(method) {
+            NamedObject::Target => {
                 let request: pb::WriteMessageRequest = call.opened.as_message();
                 let session = match request.frame {
                     Some(pb::write_message_request::Frame::Target(target)) => target.session_id,
@@ -116,24 +116,24 @@ impl Cluster {
                 };
                 self.at_session(&session, call).await
             }
-            Naming::NewSession => {
+            NamedObject::NewSession => {
                 let request: pb::CreateSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_new(&call.tenant, &request).await?;
-                self.at(&shard, call).await
+                self.at_shard(&shard, call).await
             }
-            Naming::Archive => {
+            NamedObject::Archive => {
                 let request: pb::ImportSessionRequest = call.opened.as_message();
                 let shard = self.shard_for_archive(&request.data).await?;
-                self.at(&shard, call).await
+                self.at_shard(&shard, call).await
             }
-            Naming::Compaction => self.at_compaction(call).await,
-            Naming::Several => merge::answer(self, method, call).await,
-            Naming::Nothing => {
+            NamedObject::Compaction => self.at_compaction(call).await,
+            NamedObject::Several => merge::answer(self, method, call).await,
+            NamedObject::Nothing => {
                 let home = self.home();
-                self.at(&home, call).await
+                self.at_shard(&home, call).await
             }
-            Naming::Session => {
-                let First { id } = call.opened.as_message();
+            NamedObject::Session => {
+                let FirstField { id } = call.opened.as_message();
                 self.at_session(&id, call).await
             }
         }
@@ -144,17 +144,17 @@ impl Cluster {
         postgres::shard_name(1)
     }
 
-    pub(super) async fn at(&self, shard: &str, mut call: Call) -> Result<Response<Body>, Status> {
+    pub(super) async fn at_shard(&self, shard: &str, mut call: ShardCall) -> Result<Response<Body>, Status> {
         Ok(self.answer_at(shard, &call.head, &mut call.opened).await)
     }
 
     /// The answer of the shard with a session.
-    pub(super) async fn at_session(&self, id: &str, call: Call) -> Result<Response<Body>, Status> {
+    pub(super) async fn at_session(&self, id: &str, call: ShardCall) -> Result<Response<Body>, Status> {
         let shard = self.shard_of(&call.tenant, id).await?;
         if let Some(named) = call.head.parts.extensions.get::<NamedSessions>() {
             named.add(id);
         }
-        self.at(&shard, call).await
+        self.at_shard(&shard, call).await
     }
 
     /// The shard with a session, by any of its ids. One that is nowhere is missed by the first shard.
@@ -162,10 +162,10 @@ impl Cluster {
         if self.shards().len() < 2 {
             return Ok(self.home());
         }
-        Ok(self.find(tenant, id).await?.unwrap_or_else(|| self.home()))
+        Ok(self.find_shard(tenant, id).await?.unwrap_or_else(|| self.home()))
     }
 
-    async fn find(&self, tenant: &str, id: &str) -> Result<Option<String>, Error> {
+    async fn find_shard(&self, tenant: &str, id: &str) -> Result<Option<String>, Error> {
         if let Ok(SessionId(session)) = id.parse::<SessionId>() {
             if let Some(shard) = self.sessions.get(&session) {
                 return Ok(Some(shard.to_string()));
@@ -187,29 +187,29 @@ impl Cluster {
         if let Some(parent) = &request.parent_session_id {
             return self.shard_of(tenant, parent).await;
         }
-        let Some(client_id) = &request.client_id else { return Ok(self.any(&rand::random::<[u8; 16]>())) };
+        let Some(client_id) = &request.client_id else { return Ok(self.any_shard(&rand::random::<[u8; 16]>())) };
         if let Some(shard) = self.registry.shard_of_client_id(tenant, client_id).await.map_err(Error::from)? {
             return Ok(shard);
         }
         let mut key = tenant.as_bytes().to_vec();
         key.push(0);
         key.extend_from_slice(client_id.as_bytes());
-        Ok(self.any(&key))
+        Ok(self.any_shard(&key))
     }
 
     /// The shard for an archive: that with any of its sessions, which hang together.
     async fn shard_for_archive(&self, data: &[u8]) -> Result<String, Status> {
         let sessions = sessions_in(data);
         for session in &sessions {
-            if let Some(shard) = self.find("", session).await? {
+            if let Some(shard) = self.find_shard("", session).await? {
                 return Ok(shard);
             }
         }
-        Ok(sessions.first().map_or_else(|| self.home(), |first| self.any(first.as_bytes())))
+        Ok(sessions.first().map_or_else(|| self.home(), |first| self.any_shard(first.as_bytes())))
     }
 
     /// One of the shards, evenly, and the same for equal bytes.
-    fn any(&self, key: &[u8]) -> String {
+    fn any_shard(&self, key: &[u8]) -> String {
         let shards = self.shards();
         let digest = blake3::hash(key);
         let number = digest.as_bytes().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -218,12 +218,12 @@ impl Cluster {
     }
 
     /// The answer of the shard with a compaction: of the first that knows it. To ask the others changes nothing there.
-    async fn at_compaction(&self, mut call: Call) -> Result<Response<Body>, Status> {
-        let First { id } = call.opened.as_message();
-        let known = self.compactions.get(&id);
-        let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known.as_deref());
+    async fn at_compaction(&self, mut call: ShardCall) -> Result<Response<Body>, Status> {
+        let FirstField { id } = call.opened.as_message();
+        let known_shard = self.compactions.get(&id);
+        let others = self.shards().into_iter().filter(|shard| Some(shard.as_str()) != known_shard.as_deref());
         let mut missed = None;
-        for shard in known.iter().map(|shard| shard.to_string()).chain(others) {
+        for shard in known_shard.iter().map(|shard| shard.to_string()).chain(others) {
             let answer = self.answer_at(&shard, &call.head, &mut call.opened).await;
             match reason(answer.headers()) {
                 Some(reason) if is_missing(&reason) => missed = missed.or(Some(answer)),
@@ -238,7 +238,7 @@ impl Cluster {
 }
 
 /// True for a stream of all shards that lasts: shards may be added meanwhile.
-fn follows_all_shards(method: &str, call: &Call) -> bool {
+fn follows_all_shards(method: &str, call: &ShardCall) -> bool {
     match method {
         "SessionService/WatchSessions" => true,
         "EventService/SubscribeEvents" => {
@@ -267,9 +267,9 @@ mod tests {
         for service in pool.services().filter(|service| service.parent_file().package_name() == "longhand.v1") {
             for method in service.methods() {
                 let name = format!("{}/{}", service.name(), method.name());
-                let first = match Naming::of(&name) {
-                    Naming::Session => "session_id",
-                    Naming::Compaction => "compaction_id",
+                let first = match NamedObject::from_method(&name) {
+                    NamedObject::Session => "session_id",
+                    NamedObject::Compaction => "compaction_id",
                     _ => continue,
                 };
                 let field = method.input().get_field(1).unwrap_or_else(|| panic!("{name} names nothing"));

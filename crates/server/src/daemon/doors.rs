@@ -1,4 +1,4 @@
-//! The doors of the daemon: which service a request belongs to, and which requests are none of ours.
+//! The doors of the daemon: which service a request belongs to, and which requests are not for this daemon.
 //!
 //! A page in a browser may send requests to any address that it can reach. Without a credential it gets nothing, since a
 //! browser adds none by itself. The checks of the names of host and origin are a second lock: against pages that give
@@ -8,8 +8,8 @@ use crate::app::entrance::Entrance;
 use crate::app::{Error, Longhand, Reason};
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::grpc::Guarded;
-use crate::transport::{Admission, Peer, Refused, RequestBody, RequestClass, Service, Standing};
+use crate::grpc::GuardedServices;
+use crate::transport::{Admission, ClientStanding, HeadRefusal, Peer, RequestBody, RequestClass, Service};
 use crate::{grpc, http as json};
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -42,15 +42,14 @@ struct Names {
     origins: Vec<String>,
 }
 
-/// The doors.
 struct Doors {
-    services: Guarded,
+    services: GuardedServices,
     json: axum::Router,
     names: Names,
 }
 
 /// What opens and ends the sessions of the console: the store with the access tokens.
-pub(super) enum Console {
+pub(super) enum ConsoleStore {
     /// The daemon's own.
     Here(Longhand),
     /// That of the first shard, here or at another daemon.
@@ -60,8 +59,8 @@ pub(super) enum Console {
 /// Every door as one service, behind what looks at the heads of its requests: gRPC and gRPC-Web by their content types,
 /// HTTP with JSON and the console for everything else.
 pub(super) fn service(
-    services: Guarded,
-    console: Console,
+    services: GuardedServices,
+    console: ConsoleStore,
     entrance: Arc<Entrance>,
     config: &Config,
 ) -> (Admission, Service) {
@@ -71,8 +70,8 @@ pub(super) fn service(
         move |path, head| guard.check(path, head)
     });
     let json = json.merge(match console {
-        Console::Here(app) => json::console::router(entrance, move || json::console::Home::Here(app.clone())),
-        Console::AtHome(cluster) => json::console::router(entrance, move || match cluster.home_app() {
+        ConsoleStore::Here(app) => json::console::router(entrance, move || json::console::Home::Here(app.clone())),
+        ConsoleStore::AtHome(cluster) => json::console::router(entrance, move || match cluster.home_app() {
             Some(app) => json::console::Home::Here(app),
             None => {
                 let cluster = cluster.clone();
@@ -85,7 +84,7 @@ pub(super) fn service(
     let (of_heads, has_cors) = (doors.clone(), cors.is_some());
     let admit: Admission = Box::new(move |head: &mut Parts| match head.method == Method::OPTIONS && has_cors {
         // A browser asks without credentials whether it may call.
-        true => Ok(Standing::Stranger),
+        true => Ok(ClientStanding::Stranger),
         false => of_heads.admit(head),
     });
     let Some(cors) = cors else {
@@ -99,8 +98,8 @@ impl Doors {
     /// The answer to a request whose head was admitted, or is refused.
     async fn answer(self: Arc<Self>, mut request: Request<RequestBody>) -> Response<Body> {
         let is_grpc = grpc::is_grpc(request.headers());
-        let answer = match request.extensions_mut().remove::<Refused>() {
-            Some(Refused(error)) => refuse(request.headers(), error),
+        let answer = match request.extensions_mut().remove::<HeadRefusal>() {
+            Some(HeadRefusal(error)) => refuse(request.headers(), error),
             None if is_grpc => grpc::answer(&self.services, request).await,
             None => {
                 let Ok(answer) = self.json.clone().oneshot(request.map(Body::new)).await;
@@ -110,9 +109,9 @@ impl Doors {
         if is_grpc { answer } else { strict(answer) }
     }
 
-    /// Refuses a request by its head: one that is none of ours, that has no credentials where some are needed, or whose
-    /// caller may not call the method. A session of the console proves itself here.
-    fn admit(&self, head: &mut Parts) -> Result<Standing, Error> {
+    /// Refuses a request by its head: it is not for this daemon, lacks credentials, or its caller may not call the
+    /// method. A session of the console proves itself here.
+    fn admit(&self, head: &mut Parts) -> Result<ClientStanding, Error> {
         if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
             return Err(Error::new(Reason::RequestMalformed, "the request has several lines with a host"));
         }
@@ -129,10 +128,10 @@ impl Doors {
             head.extensions.insert(visitor);
         }
         if json::console::is_open(head.uri.path()) || OPEN_PATHS.contains(&head.uri.path()) {
-            return Ok(Standing::Stranger);
+            return Ok(ClientStanding::Stranger);
         }
         json::console::prove(head)?;
-        self.services.identify(head).map(|()| Standing::Proven)
+        self.services.identify(head).map(|()| ClientStanding::Proven)
     }
 }
 

@@ -27,24 +27,26 @@ struct OpenFailure {
 }
 
 /// A time that doubles with each attempt.
-fn doubled(first: Duration, attempts: u32, longest: Duration) -> Duration {
+fn doubled_pause(first: Duration, attempts: u32, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(longest)
 }
 
 impl OpenFailures {
     pub(super) fn note(&mut self, shard: &str, error: &impl ToString) {
         let now = Instant::now();
-        let known = self.shards.remove(shard);
+        let earlier = self.shards.remove(shard);
         let error = error.to_string();
-        let failure = match known {
+        let failure = match earlier {
             // Nobody else can open it: it stays as long as it would have.
-            Some(known) if now < known.held_until => OpenFailure { error, tries: known.tries + 1, last: now, ..known },
-            known => {
+            Some(earlier) if now < earlier.held_until => {
+                OpenFailure { error, tries: earlier.tries + 1, last: now, ..earlier }
+            }
+            earlier => {
                 self.left = self.left.saturating_add(1);
-                let left = known.map_or(1, |known| known.left.saturating_add(1));
+                let left = earlier.map_or(1, |earlier| earlier.left.saturating_add(1));
                 let (first, longest) = limits::SHARD_FAILURE_MS;
                 let (first, longest) = (Duration::from_millis(first), Duration::from_millis(longest));
-                let hold = doubled(first, left.max(self.left), longest);
+                let hold = doubled_pause(first, left.max(self.left), longest);
                 OpenFailure { error, left, tries: 1, last: now, held_until: now + hold }
             }
         };
@@ -60,9 +62,10 @@ impl OpenFailures {
     /// The shards that are left to others for now.
     pub(super) fn current(&self) -> Vec<ShardFailure> {
         let now = Instant::now();
-        let held = self.shards.iter().filter(|(_, failure)| now < failure.held_until);
-        let mut current: Vec<ShardFailure> =
-            held.map(|(shard, failure)| ShardFailure { shard: shard.clone(), error: failure.error.clone() }).collect();
+        let open_failures = self.shards.iter().filter(|(_, failure)| now < failure.held_until);
+        let mut current: Vec<ShardFailure> = open_failures
+            .map(|(shard, failure)| ShardFailure { shard: shard.clone(), error: failure.error.clone() })
+            .collect();
         current.sort_unstable_by(|one, other| one.shard.cmp(&other.shard));
         current
     }
@@ -70,7 +73,7 @@ impl OpenFailures {
     /// The shards that are tried again if no other daemon can open them, the first time after `first`.
     pub(super) fn due(&self, first: Duration) -> BTreeSet<String> {
         let longest = Duration::from_millis(limits::SHARD_FAILURE_MS.0);
-        let is_due = |failure: &OpenFailure| failure.last.elapsed() >= doubled(first, failure.tries, longest);
+        let is_due = |failure: &OpenFailure| failure.last.elapsed() >= doubled_pause(first, failure.tries, longest);
         self.shards.iter().filter(|(_, failure)| is_due(failure)).map(|(shard, _)| shard.clone()).collect()
     }
 }
@@ -81,7 +84,7 @@ mod tests {
 
     const FIRST: Duration = Duration::from_secs(2);
 
-    fn held(failures: &OpenFailures) -> Vec<String> {
+    fn failing_shards(failures: &OpenFailures) -> Vec<String> {
         failures.current().into_iter().map(|failure| failure.shard).collect()
     }
 
@@ -91,9 +94,9 @@ mod tests {
         for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             failures.note("s2", &"no directory");
             tokio::time::advance(Duration::from_secs(seconds - 1)).await;
-            assert_eq!(held(&failures), ["s2"], "{seconds}");
+            assert_eq!(failing_shards(&failures), ["s2"], "{seconds}");
             tokio::time::advance(Duration::from_secs(1)).await;
-            assert!(held(&failures).is_empty(), "{seconds}");
+            assert!(failing_shards(&failures).is_empty(), "{seconds}");
         }
         failures.note("s2", &"no directory");
         failures.clear("s2");
@@ -106,13 +109,13 @@ mod tests {
         for (shard, seconds) in [("s1", 60), ("s2", 120), ("s3", 240)] {
             failures.note(shard, &"an older version");
             tokio::time::advance(Duration::from_secs(seconds - 1)).await;
-            assert_eq!(held(&failures), [shard]);
+            assert_eq!(failing_shards(&failures), [shard]);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         failures.clear("s4");
         failures.note("s5", &"no directory");
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(held(&failures).is_empty(), "one was opened");
+        assert!(failing_shards(&failures).is_empty(), "one was opened");
     }
 
     #[tokio::test(start_paused = true)]
@@ -127,6 +130,6 @@ mod tests {
             failures.note("s1", &"no directory");
         }
         tokio::time::advance(Duration::from_secs(30)).await;
-        assert!(held(&failures).is_empty());
+        assert!(failing_shards(&failures).is_empty());
     }
 }

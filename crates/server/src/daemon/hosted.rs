@@ -39,7 +39,7 @@ pub(super) struct Setup {
 }
 
 /// A store that runs.
-pub(super) struct Hosted {
+pub(super) struct HostedStore {
     pub(super) app: Longhand,
     pub(super) services: Arc<grpc::Services>,
     stopping: CancellationToken,
@@ -47,7 +47,7 @@ pub(super) struct Hosted {
     writer: JoinHandle<()>,
 }
 
-impl Hosted {
+impl HostedStore {
     /// Runs a store that was opened, with its writer. If that fails, nothing of it runs on: a writer that goes on would keep
     /// a shard from everybody.
     pub(super) async fn start(

@@ -2,8 +2,8 @@
 
 pub use crate::postgres::Shard;
 pub use crate::store::{
-    CopyProgress, Diagnosis, ExaminationMode, Examined, Gap, Migrated, MigrationProgress, NamedRow, Place, Restored,
-    examine, restore,
+    CopyProgress, Diagnosis, DoctorTotals, ExaminationMode, Gap, MigratedStore, MigrationProgress, NamedRow,
+    RestoredStore, StorePlace, examine, restore,
 };
 
 use crate::clock::{Clock, fresh_id};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A piece of an export, in the form of the protocol.
 #[derive(Debug)]
-pub enum Exported {
+pub enum ExportItem {
     /// A session, without its policy.
     Session(Box<pb::Session>),
     /// A message of a session, which is given by its id, or by its key if its row cannot be read.
@@ -32,17 +32,17 @@ pub enum Exported {
 /// Exports what can be read from a store that may be damaged; `each` gets each piece.
 pub async fn export(
     directory: &Path,
-    each: &mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
+    each: &mut (dyn FnMut(ExportItem) -> std::io::Result<()> + Send),
 ) -> Result<(), store::Error> {
     let mut convert = |piece| {
         each(match piece {
-            store::Exported::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),
-            store::Exported::Message(session, message) => {
-                Exported::Message(session, Box::new(grpc::stored_message(*message)))
+            store::ExportItem::Session(session) => ExportItem::Session(Box::new(grpc::stored_session(*session))),
+            store::ExportItem::Message(session, message) => {
+                ExportItem::Message(session, Box::new(grpc::stored_message(*message)))
             }
-            store::Exported::Lost(lost) => Exported::Lost(lost),
-            store::Exported::Gap(gap) => Exported::Gap(gap),
-            store::Exported::Doubt(doubt) => Exported::Doubt(doubt),
+            store::ExportItem::Lost(lost) => ExportItem::Lost(lost),
+            store::ExportItem::Gap(gap) => ExportItem::Gap(gap),
+            store::ExportItem::Doubt(doubt) => ExportItem::Doubt(doubt),
         })
     };
     store::export(directory, &mut convert).await
@@ -54,10 +54,10 @@ pub async fn export(
 ///
 /// As those of `store::migrate`.
 pub async fn migrate(
-    from: &Place,
-    to: &Place,
+    from: &StorePlace,
+    to: &StorePlace,
     progress: &(dyn Fn(MigrationProgress) + Send + Sync),
-) -> Result<Migrated, store::Error> {
+) -> Result<MigratedStore, store::Error> {
     store::migrate(from, to, &Clock::default(), progress).await
 }
 

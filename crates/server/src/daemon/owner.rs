@@ -36,7 +36,7 @@ pub fn url_path(data_dir: &Path) -> PathBuf {
 pub(super) fn secret(data_dir: &Path) -> Result<String, Error> {
     let path = secret_path(data_dir);
     let refused = |why: String| Error::OwnerSecret { path: path.clone(), why };
-    match read(&path) {
+    match read_secret(&path) {
         Ok(secret) => secret.map_err(refused),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = access::new_owner_secret();
@@ -48,18 +48,18 @@ pub(super) fn secret(data_dir: &Path) -> Result<String, Error> {
 }
 
 /// The secret in a file, or the reason why it is none.
-fn read(path: &Path) -> io::Result<Result<String, String>> {
+fn read_secret(path: &Path) -> io::Result<Result<String, String>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Ok(Err("it is no file".to_owned()));
     }
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & OTHERS != 0 {
-        let mode = found.mode() & 0o777;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & OTHERS != 0 {
+        let mode = metadata.mode() & 0o777;
         return Ok(Err(format!(
             "others may read it (uid {}, mode {mode:o}): it must be the daemon's alone: chmod 600 {}",
-            found.uid(),
+            metadata.uid(),
             path.display()
         )));
     }

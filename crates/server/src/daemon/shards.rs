@@ -3,11 +3,11 @@
 
 use super::Error;
 use super::failures::OpenFailures;
-use super::hosted::{Hosted, Setup};
-use crate::cluster::{self, Cluster, Local, Mine, Step, Waits};
+use super::hosted::{HostedStore, Setup};
+use crate::cluster::{self, AskingDaemon, AwaitedDaemons, BalanceStep, Cluster, LocalShard};
 use crate::grpc;
 use crate::limits;
-use crate::postgres::{self, Acknowledged, DaemonEntry, Registry, Shard, ShardEntry, Survey};
+use crate::postgres::{self, AcknowledgedState, DaemonEntry, Registry, Shard, ShardEntry, Survey};
 use crate::store::{self, ShardPlace, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -29,29 +29,27 @@ pub(super) struct Shards {
     directory: PathBuf,
     database: String,
     lease: Duration,
-    hosted: HashMap<String, Served>,
+    hosted: HashMap<String, ServedShard>,
     /// Shards that are being given up, or taken.
-    changing: JoinSet<Changed>,
+    changing: JoinSet<ShardChange>,
     busy: HashSet<String>,
     failures: OpenFailures,
     /// What was acknowledged last of each shard that was ever owned.
-    acknowledged: HashMap<String, Arc<Acknowledged>>,
+    acknowledged: HashMap<String, Arc<AcknowledgedState>>,
     /// The server of the database, and since when.
     server: (String, Instant),
     /// Shards whose stores were lost.
     lost: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
 
-/// A shard that is served.
-struct Served {
-    hosted: Hosted,
+struct ServedShard {
+    hosted: HostedStore,
     /// Waits for the loss of its store.
     watch: JoinHandle<()>,
 }
 
-/// The end of a change.
-enum Changed {
-    Taken(String, Result<Option<Hosted>, Error>),
+enum ShardChange {
+    Taken(String, Result<Option<HostedStore>, Error>),
     Given(String),
 }
 
@@ -174,7 +172,7 @@ impl Shards {
     async fn step(&mut self, survey: &Survey) {
         self.hand_back(survey).await;
         let due = self.failures.due(self.lease / BEATS_A_LEASE);
-        for shard in cluster::returning(survey, &self.cluster.me().id, &due) {
+        for shard in cluster::returning_shards(survey, &self.cluster.me().id, &due) {
             if !self.hosted.contains_key(&shard) && !self.busy.contains(&shard) {
                 self.take(shard, survey.shards.len());
             }
@@ -184,9 +182,9 @@ impl Shards {
             && let Some(step) = self.next(survey, &due)
         {
             match step {
-                Step::Take(shard) => self.take(shard, survey.shards.len()),
-                Step::Give(shard) => self.give(&shard),
-                Step::Hand { shard, to } => {
+                BalanceStep::Take(shard) => self.take(shard, survey.shards.len()),
+                BalanceStep::Give(shard) => self.give(&shard),
+                BalanceStep::Hand { shard, to } => {
                     if let Err(error) = self.cluster.registry().destine(&shard, Some(&to), false).await {
                         tracing::debug!(%error, "a shard is handed over later");
                     }
@@ -231,13 +229,13 @@ impl Shards {
 
     /// The next step. The last owners of shards that are on another server now have the time of a lease to come back, and
     /// then, if they run, that in which they lose what they had.
-    fn next(&self, survey: &Survey, due: &BTreeSet<String>) -> Option<Step> {
+    fn next(&self, survey: &Survey, due: &BTreeSet<String>) -> Option<BalanceStep> {
         let waits = match self.server.1.elapsed() {
-            age if age < self.lease => Waits::ForAll,
-            age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => Waits::ForRunning,
-            _ => Waits::ForNone,
+            age if age < self.lease => AwaitedDaemons::ForAll,
+            age if age < self.lease + Duration::from_millis(limits::OWNER_RETURN_MS) => AwaitedDaemons::ForRunning,
+            _ => AwaitedDaemons::ForNone,
         };
-        let mine = Mine { id: &self.cluster.me().id, shards: &self.hosted.keys().cloned().collect(), due };
+        let mine = AskingDaemon { id: &self.cluster.me().id, shards: &self.hosted.keys().cloned().collect(), due };
         cluster::next(survey, mine, waits)
     }
 
@@ -276,11 +274,11 @@ impl Shards {
     async fn open_only(&mut self, shard: &str) -> Result<(), Error> {
         let end = Instant::now() + Duration::from_millis(limits::MIGRATION_LEASE_WAIT_MS);
         loop {
-            let changed = self.opening(shard.to_owned(), 1).await;
+            let changed = self.open_shard(shard.to_owned(), 1).await;
             let left = end.saturating_duration_since(Instant::now());
             match changed {
-                Changed::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
-                Changed::Taken(_, Ok(None)) if !left.is_zero() && self.is_nobodys(shard).await => {
+                ShardChange::Taken(_, Err(error @ Error::Store(store::Error::Open(_)))) => return Err(error),
+                ShardChange::Taken(_, Ok(None)) if !left.is_zero() && self.is_nobodys(shard).await => {
                     tokio::time::sleep(left.min(Duration::from_millis(limits::LEASE_RETRY_MS))).await;
                 }
                 changed => {
@@ -299,12 +297,12 @@ impl Shards {
 
     fn take(&mut self, shard: String, shards: usize) {
         self.busy.insert(shard.clone());
-        let opening = self.opening(shard, shards);
+        let opening = self.open_shard(shard, shards);
         self.changing.spawn(opening);
     }
 
     /// Opens a shard, if it is free.
-    fn opening(&mut self, shard: String, shards: usize) -> impl Future<Output = Changed> + Send + use<> {
+    fn open_shard(&mut self, shard: String, shards: usize) -> impl Future<Output = ShardChange> + Send + use<> {
         let (least, most) = limits::SHARD_READERS_RANGE.into_inner();
         let readers = (2 * most / shards.max(1)).clamp(least, most);
         let (directory, database, lease) = (self.directory.join(&shard), self.database.clone(), self.lease);
@@ -314,13 +312,13 @@ impl Shards {
         let daemon = self.cluster.me().id.clone();
         let acknowledged = Arc::clone(self.acknowledged.entry(shard.clone()).or_default());
         async move {
-            let taken = async {
+            let opened_store = async {
                 let of = Arc::new(Shard::new(&database, &shard)?.with_acknowledged(acknowledged));
                 let place = ShardPlace { shard: of, directory, keys, ttl: lease, readers };
                 let Some(opened) = Store::take_shard(&place, &daemon, setup.clock.clone()).await? else {
                     return Ok(None);
                 };
-                let hosted = Hosted::start(opened, &setup).await?;
+                let hosted = HostedStore::start(opened, &setup).await?;
                 if shard == postgres::shard_name(1) {
                     match hosted.app.store().access_tokens().all().await {
                         Ok(stored) => setup.entrance.keep_access_tokens(stored),
@@ -332,13 +330,13 @@ impl Shards {
                 }
                 Ok(Some(hosted))
             };
-            let taken = taken.await;
-            Changed::Taken(shard, taken)
+            let opened_store = opened_store.await;
+            ShardChange::Taken(shard, opened_store)
         }
     }
 
     fn give(&mut self, shard: &str) {
-        let Some(Served { hosted, watch }) = self.hosted.remove(shard) else { return };
+        let Some(ServedShard { hosted, watch }) = self.hosted.remove(shard) else { return };
         self.cluster.give_up(shard);
         // It holds the store.
         watch.abort();
@@ -346,28 +344,28 @@ impl Shards {
         let shard = shard.to_owned();
         self.changing.spawn(async move {
             hosted.stop().await;
-            Changed::Given(shard)
+            ShardChange::Given(shard)
         });
     }
 
     /// Notes the end of a change. True if the next step is done at once: one that was free is often not the only one, and
     /// others take what cannot be opened here.
-    fn changed(&mut self, changed: Changed) -> bool {
-        let (Changed::Given(shard) | Changed::Taken(shard, _)) = &changed;
+    fn changed(&mut self, changed: ShardChange) -> bool {
+        let (ShardChange::Given(shard) | ShardChange::Taken(shard, _)) = &changed;
         self.busy.remove(shard);
         match changed {
-            Changed::Given(shard) => tracing::info!(shard, "given up"),
-            Changed::Taken(shard, Ok(Some(hosted))) => {
+            ShardChange::Given(shard) => tracing::info!(shard, "given up"),
+            ShardChange::Taken(shard, Ok(Some(hosted))) => {
                 self.failures.clear(&shard);
                 self.serve(shard, hosted);
                 return true;
             }
-            Changed::Taken(_, Ok(None)) => {}
+            ShardChange::Taken(_, Ok(None)) => {}
             // What the database says of itself is no fault of this daemon.
-            Changed::Taken(shard, Err(Error::Store(error))) if !is_of_daemon(&error) => {
+            ShardChange::Taken(shard, Err(Error::Store(error))) if !is_of_daemon(&error) => {
                 tracing::warn!(shard, %error, "a shard was not opened; it is tried again");
             }
-            Changed::Taken(shard, Err(error)) => {
+            ShardChange::Taken(shard, Err(error)) => {
                 tracing::error!(shard, %error, "a shard cannot be opened: another daemon takes it, if there is one");
                 self.failures.note(&shard, &error);
                 return true;
@@ -376,8 +374,8 @@ impl Shards {
         false
     }
 
-    fn serve(&mut self, shard: String, hosted: Hosted) {
-        let local = Local { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
+    fn serve(&mut self, shard: String, hosted: HostedStore) {
+        let local = LocalShard { app: hosted.app.clone(), services: Arc::clone(&hosted.services) };
         self.cluster.serve(shard.clone(), local);
         let (lost, gone, name) = (hosted.lost(), self.lost.0.clone(), shard.clone());
         let watch = tokio::spawn(async move {
@@ -386,7 +384,7 @@ impl Shards {
             drop(gone.send(name));
         });
         tracing::info!(shard, "taken");
-        self.hosted.insert(shard, Served { hosted, watch });
+        self.hosted.insert(shard, ServedShard { hosted, watch });
     }
 
     /// Says that the daemon runs no more, so that others take its shards as soon as they are free, and gives up all of them.
@@ -397,7 +395,7 @@ impl Shards {
         }
         while let Some(changed) = self.changing.join_next().await {
             // One that was just taken.
-            if let Ok(Changed::Taken(_, Ok(Some(hosted)))) = changed {
+            if let Ok(ShardChange::Taken(_, Ok(Some(hosted)))) = changed {
                 hosted.stop().await;
             }
         }
@@ -420,7 +418,7 @@ fn is_of_daemon(error: &store::Error) -> bool {
 }
 
 /// The certificates for calls to other daemons.
-fn tls(config: &crate::config::Config) -> Result<cluster::Tls, Error> {
+fn tls(config: &crate::config::Config) -> Result<cluster::PeerTls, Error> {
     let read = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|source| crate::config::Error::Read { path: path.clone(), source })
     };
@@ -428,5 +426,5 @@ fn tls(config: &crate::config::Config) -> Result<cluster::Tls, Error> {
         Some(tls) if tls.client_authorities.is_some() => Some((read(&tls.certificate)?, read(&tls.key)?)),
         _ => None,
     };
-    Ok(cluster::Tls { authorities: config.cluster.authorities.as_ref().map(read).transpose()?, identity })
+    Ok(cluster::PeerTls { authorities: config.cluster.authorities.as_ref().map(read).transpose()?, identity })
 }

@@ -1,6 +1,6 @@
 //! Access tokens over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::session::durability;
 use crate::app;
 use crate::app::Error;
@@ -15,16 +15,16 @@ use tonic::{Request, Response, Status};
 
 /// The service of access tokens.
 pub(super) struct Access {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Access {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
 
-fn read(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
+fn read_new_token(request: pb::CreateAccessTokenRequest) -> app::Result<NewAccessToken> {
     let scopes = request.scopes.iter().map(|number| {
         let scope = pb::Scope::try_from(*number).ok().and_then(scopes::read_scope);
         scope.ok_or_else(|| Error::field("scopes", format!("{number} is no scope")))
@@ -67,7 +67,7 @@ impl AccessService for Access {
         request: Request<pb::CreateAccessTokenRequest>,
     ) -> Result<Response<pb::CreateAccessTokenResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let (token, secret) = caller.access_tokens().create(read(request.into_inner())?).await?;
+        let (token, secret) = caller.access_tokens().create(read_new_token(request.into_inner())?).await?;
         let durability = durability(caller.durability()).into();
         Ok(Response::new(pb::CreateAccessTokenResponse { access_token: Some(convert(token)), secret, durability }))
     }
@@ -79,7 +79,7 @@ impl AccessService for Access {
         let caller = self.door.caller(&request)?;
         let request = request.into_inner();
         let seconds = request.session_timeout.map(|timeout| timeout.seconds);
-        let new = read(pb::CreateAccessTokenRequest {
+        let new = read_new_token(pb::CreateAccessTokenRequest {
             principal: request.principal,
             tenant: request.tenant,
             scopes: request.scopes,

@@ -1,14 +1,14 @@
 //! The daemon's description of itself, over gRPC.
 
 use super::backup;
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::{contradiction_kind, kind, state, trigger};
 use super::convert::count;
 use super::convert::secret::secret_rule;
 use super::convert::session::{durability, level, over_window_reason, read_window, thresholds};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, CheckedChains, Checkpoints, ClockState, CompactionCounter,
-    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, Spent, WriteState,
+    Figures, Finding, PendingErasures, PresetInfo, Provider, ReadFailure, Server, SummarizerSpending, WriteState,
 };
 use crate::app::quotas::QuotaUse;
 use crate::app::scrub::{ScrubItem, ScrubState};
@@ -27,11 +27,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of the daemon itself.
 pub(super) struct Admin {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Admin {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -63,7 +63,7 @@ fn over_window_count((reason, count): &(OverWindowReason, i64)) -> pb::OverWindo
     pb::OverWindowCount { reason: over_window_reason(*reason).into(), session_count: *count }
 }
 
-fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionCount {
+fn contradiction_count((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionCount {
     pb::ContradictionCount { kind: contradiction_kind(*kind).into(), count: *count }
 }
 
@@ -71,7 +71,7 @@ fn quota_use(QuotaUse { tenant, quota, used, limit }: QuotaUse) -> pb::QuotaUse 
     pb::QuotaUse { tenant, quota: quota.to_owned(), used, limit }
 }
 
-fn spending(spent: Spent) -> pb::SummarizerSpending {
+fn spending(spent: SummarizerSpending) -> pb::SummarizerSpending {
     pb::SummarizerSpending {
         summarizer: spent.summarizer,
         model: spent.model,
@@ -280,7 +280,7 @@ impl AdminService for Admin {
             cooldown_session_count: info.statistics.cooldown_count,
             overhead_session_count: info.statistics.overhead_count,
             over_window_counts: info.statistics.over_window.iter().map(over_window_count).collect(),
-            contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
+            contradictions: info.statistics.contradictions.iter().map(contradiction_count).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
             secret_rules: info.secret_rules.into_iter().map(secret_rule).collect(),

@@ -1,21 +1,21 @@
 //! Approvals over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::run::{approval, read_answer, read_question};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::approval_service_server::ApprovalService;
 use tonic::{Request, Response, Status};
 
 /// The service of approvals.
 pub(super) struct Approvals {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Approvals {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -28,7 +28,7 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::RequestApprovalResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RequestApprovalRequest { session_id, question, .. } = request.into_inner();
-        let Answered { answer: (found, receipt), secrets } =
+        let ScreenedAnswer { answer: (found, receipt), secrets } =
             caller.approvals().request(&session_id, read_question(question)?).await?;
         Ok(Response::new(pb::RequestApprovalResponse {
             secret_findings: secret_findings(secrets),
@@ -45,7 +45,7 @@ impl ApprovalService for Approvals {
     ) -> Result<Response<pb::AnswerApprovalResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AnswerApprovalRequest { session_id, approval_id, choice, text, .. } = request.into_inner();
-        let Answered { answer: (found, receipt), secrets } =
+        let ScreenedAnswer { answer: (found, receipt), secrets } =
             caller.approvals().answer(&session_id, &approval_id, read_answer(choice, text)).await?;
         Ok(Response::new(pb::AnswerApprovalResponse {
             secret_findings: secret_findings(secrets),

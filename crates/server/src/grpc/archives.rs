@@ -1,6 +1,6 @@
 //! Archives over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::session::{durability, session};
 use crate::app::archives::ImportedArchive;
 use crate::pb;
@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of archives.
 pub(super) struct Archives {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Archives {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 /// The way of requests over gRPC into the API.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct GrpcDoor {
     app: Longhand,
 }
 
-impl Door {
+impl GrpcDoor {
     pub(super) fn new(app: Longhand) -> Self {
         Self { app }
     }
 
     /// The caller of a request that cannot be repeated by an id.
     pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
-        self.named(request, None)
+        self.caller_with_key(request, None)
     }
 
     /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
@@ -40,14 +40,14 @@ impl Door {
             hasher.update(&request.get_ref().encode_to_vec());
             RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
         });
-        self.named(request, key)
+        self.caller_with_key(request, key)
     }
 }
 
-impl Door {
-    fn named<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
+impl GrpcDoor {
+    fn caller_with_key<T>(&self, request: &tonic::Request<T>, key: Option<RequestKey>) -> app::Result<Caller> {
         let extensions = request.extensions();
-        let caller = self.app.caller(acting(request)?, actor(request)?, key)?;
+        let caller = self.app.caller(acting_access(request)?, actor(request)?, key)?;
         let caller = match epoch(request)? {
             Some(epoch) => caller.in_run(epoch),
             None => caller,
@@ -60,7 +60,7 @@ impl Door {
 }
 
 /// The caller's access, in the tenant that it names.
-fn acting<T>(request: &tonic::Request<T>) -> app::Result<Arc<Access>> {
+fn acting_access<T>(request: &tonic::Request<T>) -> app::Result<Arc<Access>> {
     let access = access(request.extensions())?;
     let Some(tenant) = request.metadata().get(TENANT_HEADER) else { return Ok(access) };
     let access = Access::clone(&access);

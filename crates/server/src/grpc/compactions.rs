@@ -1,24 +1,24 @@
 //! Compactions over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_overflow, read_summary, request_for, simulations, summary_request,
 };
 use super::convert::secret::secret_findings;
 use super::convert::session::{durability, read_level};
 use crate::app::compactions::NewCompaction;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
 
 /// The service of compactions.
 pub(super) struct Compactions {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Compactions {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -48,7 +48,8 @@ impl CompactionService for Compactions {
             let plan = Some(plan(planned));
             return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
         }
-        let Answered { answer: (started, joined), secrets } = caller.compactions().start(&session_id, wanted).await?;
+        let ScreenedAnswer { answer: (started, joined), secrets } =
+            caller.compactions().start(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
             secret_findings: secret_findings(secrets),
             compaction: Some(compaction(started)),
@@ -80,7 +81,7 @@ impl CompactionService for Compactions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let Answered { answer: (supplied, receipt), secrets } =
+        let ScreenedAnswer { answer: (supplied, receipt), secrets } =
             caller.compactions().supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
             secret_findings: secret_findings(secrets),
@@ -97,9 +98,12 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
-        let found = caller.compactions().get_with(&compaction_id, text_request_number.into()).await?;
-        let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
-        Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
+        let compaction_found = caller.compactions().get_with(&compaction_id, text_request_number.into()).await?;
+        let summary_requests = compaction_found.requests.iter().cloned().map(summary_request).collect();
+        Ok(Response::new(pb::GetCompactionResponse {
+            compaction: Some(compaction(compaction_found)),
+            summary_requests,
+        }))
     }
 
     async fn list_compactions(

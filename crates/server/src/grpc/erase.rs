@@ -1,6 +1,6 @@
 //! Erasures over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::erase::{answer, read_request, retention_item};
 use super::convert::session::durability;
 use crate::pb;
@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of erasures.
 pub(super) struct Erasures {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Erasures {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Events over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::event::{frames, page, presence, read_list, read_subscribe};
 use super::convert::run::run;
 use crate::app::events::{BecomesText, SubscribeRequest};
@@ -16,11 +16,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of events.
 pub(super) struct Events {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Events {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -35,7 +35,7 @@ fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
         loop {
             if let Some(frame) = waiting.pop_front() {
                 if let Some(cursor) = cursor_behind(&frame) {
-                    delivery.produced(Some(cursor).filter(|cursor| !cursor.is_empty()));
+                    delivery.record_produced(Some(cursor).filter(|cursor| !cursor.is_empty()));
                 }
                 return Some((Ok(frame), Some((feed, delivery, waiting))));
             }

@@ -13,7 +13,7 @@ use crate::app::{self, Error, Reason};
 use crate::model::access::Scope;
 use crate::pb::TENANT_HEADER;
 use crate::traffic::RequestMemory;
-use crate::transport::{Peer, Standing};
+use crate::transport::{ClientStanding, Peer};
 use crate::turns::Steps;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -46,14 +46,14 @@ const BEARER: &str = "bearer ";
 
 /// The access of a caller whose head was admitted: its credentials were looked at.
 #[derive(Clone)]
-struct Identified(Arc<Access>);
+struct IdentifiedAccess(Arc<Access>);
 
 /// A service by which calls are answered.
-type Answering = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
+type AnswerService = Box<dyn Fn(Request<Body>) -> BoxFuture<Response<Body>, Infallible> + Send + Sync>;
 
 /// The services by their names.
 #[derive(Default)]
-pub struct Services(HashMap<&'static str, Answering>);
+pub struct Services(HashMap<&'static str, AnswerService>);
 
 impl Services {
     /// The same services and one more.
@@ -109,7 +109,7 @@ impl Backend for Services {
 
 /// The services behind the guard.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct GuardedServices {
     /// Health and reflection.
     own: Arc<Services>,
     backend: Arc<dyn Backend>,
@@ -123,7 +123,7 @@ pub struct Guarded {
     in_process: Option<Peer>,
 }
 
-impl Guarded {
+impl GuardedServices {
     pub(super) fn new(own: Services, backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> Self {
         let (scopes, handing_out) = (Arc::new(scopes::scopes()), Arc::new(scopes::handing_out()));
         let (own, side_calls) = (Arc::new(own), Arc::default());
@@ -165,12 +165,12 @@ impl Guarded {
         let answer = match scope.filter(|_| is_recorded) {
             None => self.forward(request, &access, scope).await,
             Some(scope) => {
-                let record = Record::of(&request, &access, scope);
+                let record = Record::from_request(&request, &access, scope);
                 request.extensions_mut().insert(record.named.clone());
                 let left = CancellationToken::new();
                 let _left = left.clone().drop_guard();
                 // A caller that leaves does not keep its call out of the log.
-                let call = self.clone().recorded(request, record, left);
+                let call = self.clone().forward_recorded(request, record, left);
                 let call = match RequestMemory::current() {
                     Some(memory) => tokio::spawn(memory.scope(call)),
                     None => tokio::spawn(call),
@@ -192,7 +192,7 @@ impl Guarded {
 
     /// Forwards a call, and records it before its answer is given; one that acts also before it is carried out. One that
     /// only reads ends if its caller leaves.
-    async fn recorded(self, request: Request<Body>, record: Record, left: CancellationToken) -> Response<Body> {
+    async fn forward_recorded(self, request: Request<Body>, record: Record, left: CancellationToken) -> Response<Body> {
         let Record { access, address, method, scope, named } = record;
         if matches!(scope, Scope::Erase | Scope::Admin)
             && let Err(error) = self.entrance.record_intent(&access, address.clone(), &method).await
@@ -220,8 +220,8 @@ impl Guarded {
             Ok(turn) => turn,
             Err(error) => return Status::from(error).into_http(),
         };
-        let Ok(answer) = turn.clone().take(self.backend.clone().answer(request)).await;
-        answer.map(|body| Body::new(TurnBody { body, steps: Steps::of(turn) }))
+        let Ok(answer) = turn.clone().take_turns(self.backend.clone().answer(request)).await;
+        answer.map(|body| Body::new(TurnBody { body, steps: Steps::new(turn) }))
     }
 
     /// Refuses a request for the method with a path by its head, before anything of its body is read.
@@ -238,13 +238,13 @@ impl Guarded {
     /// # Errors
     ///
     /// As [`Self::check`].
-    pub fn admit_head(&self, head: &mut Parts) -> app::Result<Standing> {
+    pub fn admit_head(&self, head: &mut Parts) -> app::Result<ClientStanding> {
         if head.uri.path() == HEALTH_CHECK {
-            return Ok(Standing::Stranger);
+            return Ok(ClientStanding::Stranger);
         }
         let (access, _) = self.admit(head.uri.path(), &head.extensions, &head.headers)?;
-        head.extensions.insert(Identified(access));
-        Ok(Standing::Proven)
+        head.extensions.insert(IdentifiedAccess(access));
+        Ok(ClientStanding::Proven)
     }
 
     /// Refuses a request without credentials, before anything of it is read. Who called is known from then on.
@@ -255,7 +255,7 @@ impl Guarded {
     pub fn identify(&self, head: &mut Parts) -> app::Result<()> {
         let peer = head.extensions.get::<Peer>().or(self.in_process.as_ref());
         let access = self.authenticate(peer, &head.headers)?;
-        head.extensions.insert(Identified(access));
+        head.extensions.insert(IdentifiedAccess(access));
         Ok(())
     }
 
@@ -267,8 +267,8 @@ impl Guarded {
         headers: &HeaderMap,
     ) -> app::Result<(Arc<Access>, Option<Scope>)> {
         let peer = extensions.get::<Peer>().or(self.in_process.as_ref());
-        let access = match extensions.get::<Identified>() {
-            Some(Identified(access)) => access.clone(),
+        let access = match extensions.get::<IdentifiedAccess>() {
+            Some(IdentifiedAccess(access)) => access.clone(),
             None => match self.backend.passed_on(headers)? {
                 Some(access) => access,
                 None => self.authenticate(peer, headers)?,
@@ -282,7 +282,7 @@ impl Guarded {
         };
         allowed.inspect_err(|error| {
             if !headers.contains_key(PASSED_ON) {
-                let acting = acting(&access, headers);
+                let acting = acting_access(&access, headers);
                 self.entrance.count_refusal(Some(&acting), ip_of(peer), method, error.reason);
             }
         })?;
@@ -310,18 +310,18 @@ struct Record {
 }
 
 impl Record {
-    fn of(request: &Request<Body>, access: &Arc<Access>, scope: Scope) -> Self {
+    fn from_request(request: &Request<Body>, access: &Arc<Access>, scope: Scope) -> Self {
         let address = match request.extensions().get::<Peer>() {
             Some(Peer::Tcp { address, .. }) => address.to_string(),
             Some(Peer::Owner) | None => String::new(),
         };
-        let (access, method) = (acting(access, request.headers()), request.uri().path().to_owned());
+        let (access, method) = (acting_access(access, request.headers()), request.uri().path().to_owned());
         Self { access, address, method, scope, named: NamedSessions::default() }
     }
 }
 
 /// The access of a caller in the tenant that it names; its own if it may not.
-fn acting(access: &Arc<Access>, headers: &HeaderMap) -> Arc<Access> {
+fn acting_access(access: &Arc<Access>, headers: &HeaderMap) -> Arc<Access> {
     let tenant = headers.get(TENANT_HEADER).and_then(|tenant| tenant.to_str().ok());
     let acting = tenant.and_then(|tenant| Access::clone(access).acting_in(tenant).ok());
     acting.map_or_else(|| Arc::clone(access), Arc::new)
@@ -430,7 +430,7 @@ impl http_body::Body for EndingBody {
     }
 }
 
-impl tower::Service<Request<Body>> for Guarded {
+impl tower::Service<Request<Body>> for GuardedServices {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Response<Body>, Infallible>;

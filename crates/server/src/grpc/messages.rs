@@ -1,6 +1,6 @@
 //! Messages over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::count;
 use super::convert::draft::{draft, read_draft_words, read_write_frame, read_write_start};
 use super::convert::message::{
@@ -10,7 +10,7 @@ use super::convert::message::{
 use super::convert::secret::secret_findings;
 use super::convert::session::{context_usage, durability, read_window, read_words_stance};
 use crate::app::append::{self, AppendRequest, EditRequest};
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::app::writing::WriteFrame;
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// The service of messages.
 pub(super) struct Messages {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Messages {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -48,7 +48,8 @@ impl MessageService for Messages {
             metadata_json: request.metadata_json,
             keep_erased: request.keep_erased,
         };
-        let Answered { answer: appended, secrets } = caller.messages().append_with(&request.session_id, append).await?;
+        let ScreenedAnswer { answer: appended, secrets } =
+            caller.messages().append_with(&request.session_id, append).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
             secret_findings: secret_findings(secrets),
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
@@ -67,7 +68,7 @@ impl MessageService for Messages {
     ) -> Result<Response<pb::AppendPartsResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
-        let Answered { answer: appended, secrets } =
+        let ScreenedAnswer { answer: appended, secrets } =
             caller.messages().append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
         Ok(Response::new(pb::AppendPartsResponse {
             secret_findings: secret_findings(secrets),
@@ -87,7 +88,7 @@ impl MessageService for Messages {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let message = std::mem::take(&mut request.message_id);
-        let Answered { answer: receipt, secrets } =
+        let ScreenedAnswer { answer: receipt, secrets } =
             caller.messages().append_draft(&session, &message, read_draft_words(request)?).await?;
         let part_id = receipt.part.to_string();
         let secret_findings = secret_findings(secrets);
@@ -102,7 +103,7 @@ impl MessageService for Messages {
         let pb::FinishMessageRequest { session_id, message_id, finish, window, .. } = request.into_inner();
         let finish = read_finish("finish", finish)?;
         let window = window.map(read_window);
-        let Answered { answer: sealed, secrets } =
+        let ScreenedAnswer { answer: sealed, secrets } =
             caller.messages().finish(&session_id, &message_id, finish, window).await?;
         Ok(Response::new(pb::FinishMessageResponse {
             secret_findings: secret_findings(secrets),
@@ -121,7 +122,7 @@ impl MessageService for Messages {
         let mut frames = request.into_inner();
         let start = read_write_start(frames.message().await?)?;
         let frames = frames.map(|frame| Ok::<_, Status>(read_write_frame(frame?).unwrap_or_else(WriteFrame::Refused)));
-        let Answered { answer: written, secrets } = caller.messages().write(start, frames).await?;
+        let ScreenedAnswer { answer: written, secrets } = caller.messages().write(start, frames).await?;
         let drafts = written.drafts.into_iter().map(|(client_id, receipt)| pb::WrittenDraft {
             part_id: receipt.part.to_string(),
             client_id,
@@ -229,7 +230,7 @@ impl MessageService for Messages {
             request;
         let parts = read_replacement(parts, remove)?;
         let edit = EditRequest { message: &message_id, parts, metadata_json, expected_revision, keep_erased };
-        let Answered { answer: receipt, secrets } = caller.messages().edit_with(&session_id, edit).await?;
+        let ScreenedAnswer { answer: receipt, secrets } = caller.messages().edit_with(&session_id, edit).await?;
         Ok(Response::new(pb::EditMessageResponse {
             secret_findings: secret_findings(secrets),
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),

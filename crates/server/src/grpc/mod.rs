@@ -9,7 +9,7 @@ mod archives;
 mod backup;
 mod caller;
 mod compactions;
-mod contexts;
+mod views;
 mod convert;
 mod erase;
 mod guard;
@@ -28,7 +28,7 @@ mod summary_tasks;
 mod tests;
 pub mod wire;
 
-pub use guard::{Backend, Guarded, PASSED_ON, Services, access, authenticate};
+pub use guard::{Backend, GuardedServices, PASSED_ON, Services, access, authenticate};
 pub use service::{answer, class, is_grpc, trailers};
 pub use status::refuse;
 
@@ -51,7 +51,7 @@ const HEALTH_NAMES: [&str; 15] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
-    pb::context_service_server::SERVICE_NAME,
+    pb::view_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
     pb::summary_task_service_server::SERVICE_NAME,
     pb::run_service_server::SERVICE_NAME,
@@ -75,9 +75,9 @@ macro_rules! limited {
 }
 
 /// The services of one store behind the guard, as [`guarded`] has them.
-pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
+pub async fn router(app: Longhand) -> (GuardedServices, HealthReporter) {
     let entrance = app.entrance().clone();
-    guarded(Arc::new(services(app)), entrance).await
+    guard_services(Arc::new(services(app)), entrance).await
 }
 
 /// What answers calls behind the guard, with health and reflection, and the handle that reports to health that the daemon
@@ -86,7 +86,7 @@ pub async fn router(app: Longhand) -> (Guarded, HealthReporter) {
 /// # Panics
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
-pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Guarded, HealthReporter) {
+pub async fn guard_services(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (GuardedServices, HealthReporter) {
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
@@ -104,17 +104,17 @@ pub async fn guarded(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) -> (Gua
         .with(health.max_decoding_message_size(small))
         .with(reflection_v1.max_decoding_message_size(small))
         .with(reflection_v1alpha.max_decoding_message_size(small));
-    (Guarded::new(own, backend, entrance), reporter)
+    (GuardedServices::new(own, backend, entrance), reporter)
 }
 
 /// The services of a store.
 pub fn services(app: Longhand) -> Services {
     pb::codec::bound_memory(RequestMemory::grow);
-    let door = caller::Door::new(app);
+    let door = caller::GrpcDoor::new(app);
     Services::default()
         .with(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(door.clone())))
         .with(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(door.clone())))
-        .with(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(door.clone())))
+        .with(limited!(pb::view_service_server::ViewServiceServer<_>, views::Views::new(door.clone())))
         .with(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
             compactions::Compactions::new(door.clone())

@@ -1,34 +1,34 @@
 //! Prompts over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::run::{prompt, read_new_prompt};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app;
-use crate::app::prompts::Wanted;
-use crate::app::secrets::Answered;
+use crate::app::prompts::PromptChoice;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::prompt_service_server::PromptService;
 use tonic::{Request, Response, Status};
 
 /// The service of prompts.
 pub(super) struct Prompts {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Prompts {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
 
 /// Which prompt a run takes.
-fn wanted(prompt_id: Option<&str>, steering_only: bool) -> app::Result<Wanted<'_>> {
+fn prompt_choice(prompt_id: Option<&str>, steering_only: bool) -> app::Result<PromptChoice<'_>> {
     match (prompt_id, steering_only) {
         (Some(_), true) => Err(app::Error::field("steering_only", "does not go with prompt_id")),
-        (Some(id), false) => Ok(Wanted::Named(id)),
-        (None, true) => Ok(Wanted::FirstSteering),
-        (None, false) => Ok(Wanted::First),
+        (Some(id), false) => Ok(PromptChoice::Named(id)),
+        (None, true) => Ok(PromptChoice::FirstSteering),
+        (None, false) => Ok(PromptChoice::First),
     }
 }
 
@@ -41,7 +41,7 @@ impl PromptService for Prompts {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let new = read_new_prompt(std::mem::take(&mut request.parts), &request)?;
-        let Answered { answer: (prompt_id, receipt), secrets } =
+        let ScreenedAnswer { answer: (prompt_id, receipt), secrets } =
             caller.prompts().submit(&request.session_id, new).await?;
         Ok(Response::new(pb::SubmitPromptResponse {
             secret_findings: secret_findings(secrets),
@@ -58,7 +58,7 @@ impl PromptService for Prompts {
     ) -> Result<Response<pb::TakePromptResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::TakePromptRequest { session_id, epoch, prompt_id, steering_only, .. } = request.into_inner();
-        let wanted = wanted(prompt_id.as_deref(), steering_only)?;
+        let wanted = prompt_choice(prompt_id.as_deref(), steering_only)?;
         let (taken, receipt) = caller.prompts().take(&session_id, epoch, wanted).await?;
         Ok(Response::new(pb::TakePromptResponse {
             prompt: Some(prompt(taken)),

@@ -1,12 +1,12 @@
 //! Runs over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::read_duration;
 use super::convert::run::{prompt, read_cancel, read_list_runs, run, run_frame, session_run};
 use super::convert::secret::secret_findings;
 use super::convert::session::durability;
 use crate::app::run_watch::RunWatch;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::pb;
 use crate::pb::run_service_server::RunService;
 use crate::transport::Delivery;
@@ -16,11 +16,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of runs.
 pub(super) struct Runs {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Runs {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -32,7 +32,7 @@ fn frames(watch: RunWatch, delivery: Delivery) -> Frames {
     stream::unfold((watch, delivery), async |(mut watch, delivery)| {
         let frame = watch.next().await?;
         if let Ok(frame) = &frame {
-            delivery.produced(Some(&frame.cursor));
+            delivery.record_produced(Some(&frame.cursor));
         }
         Some((frame.map(run_frame).map_err(Status::from), (watch, delivery)))
     })
@@ -75,7 +75,8 @@ impl RunService for Runs {
     ) -> Result<Response<pb::ReleaseRunResponse>, Status> {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ReleaseRunRequest { session_id, epoch, failure, .. } = request.into_inner();
-        let Answered { answer: (ended, receipt), secrets } = caller.runs().release(&session_id, epoch, failure).await?;
+        let ScreenedAnswer { answer: (ended, receipt), secrets } =
+            caller.runs().release(&session_id, epoch, failure).await?;
         Ok(Response::new(pb::ReleaseRunResponse {
             secret_findings: secret_findings(secrets),
             run: Some(run(ended)),

@@ -1,6 +1,6 @@
 //! Search over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert;
 use crate::pb;
 use crate::pb::search_service_server::SearchService;
@@ -8,11 +8,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of search.
 pub(super) struct Search {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Search {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }

@@ -1,6 +1,6 @@
 //! Calls from outside of this process, with what surrounds each: gRPC-Web, the caller's deadline, reasons for refusals.
 
-use super::guard::{Guarded, REFLECTION};
+use super::guard::{GuardedServices, REFLECTION};
 use super::status::{cut_off, explain, is_web, too_late};
 use crate::app::Error;
 use crate::transport::{RequestClass, Trailers};
@@ -48,7 +48,7 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a request of gRPC or gRPC-Web, within its caller's deadline.
-pub async fn answer<B>(services: &Guarded, request: Request<B>) -> Response<axum::body::Body>
+pub async fn answer<B>(services: &GuardedServices, request: Request<B>) -> Response<axum::body::Body>
 where
     B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {

@@ -1,12 +1,12 @@
 //! Sessions over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::secret::secret_findings;
 use super::convert::session::{
     durability, list_frame, over_window, read_change, read_conditions, read_list, read_new, session, words_stance,
 };
 use super::convert::view::provider_compaction;
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::app::session_watch::SessionWatch;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::model::ids::MessageId;
@@ -20,11 +20,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of sessions.
 pub(super) struct Sessions {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Sessions {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -36,7 +36,7 @@ fn frames(watch: SessionWatch, delivery: Delivery) -> Frames {
     stream::unfold((watch, delivery), async |(mut watch, delivery)| {
         let frame = watch.next().await?.map(list_frame);
         if let Ok(frame) = &frame {
-            delivery.produced(Some(&frame.cursor).filter(|cursor| !cursor.is_empty()).map(String::as_str));
+            delivery.record_produced(Some(&frame.cursor).filter(|cursor| !cursor.is_empty()).map(String::as_str));
         }
         Some((frame.map_err(Status::from), (watch, delivery)))
     })
@@ -52,7 +52,7 @@ impl SessionService for Sessions {
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = self.door.caller(&request)?;
-        let Answered { answer: (info, existed), secrets } =
+        let ScreenedAnswer { answer: (info, existed), secrets } =
             caller.sessions().create(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
             secret_findings: secret_findings(secrets),
@@ -146,7 +146,7 @@ impl SessionService for Sessions {
         let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let Answered { answer: SessionChanged { info, revision, seq }, secrets } =
+        let ScreenedAnswer { answer: SessionChanged { info, revision, seq }, secrets } =
             caller.sessions().update(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
             secret_findings: secret_findings(secrets),
@@ -187,7 +187,7 @@ impl SessionService for Sessions {
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let Answered { answer: (info, existed), secrets } =
+        let ScreenedAnswer { answer: (info, existed), secrets } =
             caller.sessions().fork(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
             secret_findings: secret_findings(secrets),

@@ -1,5 +1,4 @@
-//! Calls of health and reflection that are open: streams without an end of their own, of which each tenant has a bounded
-//! number.
+//! Open calls of health and reflection. Such a stream may last for ever, so each tenant has a bounded number of them.
 
 use crate::app::{self, Error, Reason};
 use crate::limits;
@@ -50,7 +49,7 @@ impl SideCalls {
 impl SideCall {
     /// The answer, which counts as long as it is sent.
     pub(super) fn held_by(self, answer: Response<Body>) -> Response<Body> {
-        answer.map(|body| Body::new(Counted { body, _call: self }))
+        answer.map(|body| Body::new(CountedBody { body, _call: self }))
     }
 }
 
@@ -67,12 +66,12 @@ impl Drop for SideCall {
 }
 
 /// The body of an answer with its call.
-struct Counted {
+struct CountedBody {
     body: Body,
     _call: SideCall,
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -87,7 +87,7 @@ pub(super) fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
     if refusal.code() == Code::Ok || !refusal.details().is_empty() {
         return response;
     }
-    let undecoded = Refusal::of(refusal.message()).filter(|_| refusal.code() == Code::ResourceExhausted);
+    let undecoded = Refusal::from_message(refusal.message()).filter(|_| refusal.code() == Code::ResourceExhausted);
     let error = match refusal.code() {
         Code::Unimplemented if refusal.metadata().contains_key(ACCEPT_ENCODING) => {
             Error::new(Reason::EncodingUnknown, refusal.message()).with("known", "gzip, identity")

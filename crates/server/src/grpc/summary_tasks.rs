@@ -1,11 +1,11 @@
 //! Summary tasks over gRPC.
 
-use super::caller::Door;
+use super::caller::GrpcDoor;
 use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::secret::secret_findings;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
-use crate::app::secrets::Answered;
+use crate::app::secrets::ScreenedAnswer;
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::grpc::wire;
 use crate::pb;
@@ -14,11 +14,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of summary tasks.
 pub(super) struct SummaryTasks {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl SummaryTasks {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -58,7 +58,7 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::EditSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, edit) = read_edit(request.into_inner());
-        let Answered { answer: (edited, prompt), secrets } = caller.summary_tasks().edit(&hold, edit).await?;
+        let ScreenedAnswer { answer: (edited, prompt), secrets } = caller.summary_tasks().edit(&hold, edit).await?;
         Ok(Response::new(pb::EditSummaryTaskResponse {
             secret_findings: secret_findings(secrets),
             task: Some(task(&edited, prompt)),
@@ -85,7 +85,7 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::CompleteSummaryTaskResponse>, Status> {
         let caller = self.door.caller(&request)?;
         let (hold, reply) = read_reply(request.into_inner())?;
-        let Answered { answer: accepted, secrets } = caller.summary_tasks().complete(&hold, reply).await?;
+        let ScreenedAnswer { answer: accepted, secrets } = caller.summary_tasks().complete(&hold, reply).await?;
         Ok(Response::new(pb::CompleteSummaryTaskResponse {
             secret_findings: secret_findings(secrets),
             compaction: Some(compaction(accepted)),

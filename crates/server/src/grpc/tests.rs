@@ -1,21 +1,21 @@
 //! Every method, called through the services as a client calls them, without a network.
 
-use super::{Guarded, HEALTH_NAMES, not_serving, router};
+use super::{GuardedServices, HEALTH_NAMES, not_serving, router};
 use crate::app::{self, Longhand};
 use crate::clock::Clock;
 use crate::pb;
 use crate::pb::ACTOR_HEADER;
 use crate::pb::admin_service_client::AdminServiceClient;
 use crate::pb::compaction_service_client::CompactionServiceClient;
-use crate::pb::context_service_client::ContextServiceClient;
 use crate::pb::event_service_client::EventServiceClient;
 use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
+use crate::pb::view_service_client::ViewServiceClient;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{Extractive, Levels};
 use futures::StreamExt as _;
-use pb::get_context_response::Frame as ContextFrame;
+use pb::get_view_response::Frame as ViewFrame;
 use pb::rewind_session_request::Target;
 use pb::subscribe_events_response::Frame;
 use std::num::NonZeroUsize;
@@ -34,14 +34,14 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_types::StatusExt as _;
 
 /// The services over a store of their own. No scheduler runs, so nothing happens by itself.
-struct Served {
-    routes: Guarded,
+struct GrpcServer {
+    routes: GuardedServices,
     health: HealthReporter,
     stopping: CancellationToken,
     _directory: TempDir,
 }
 
-impl Served {
+impl GrpcServer {
     async fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::default();
@@ -54,7 +54,8 @@ impl Served {
             loaded_bytes: crate::limits::LOADED_MIB_DEFAULT << 20,
             ..scheduler::Options::default()
         };
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(Arc::new(Extractive)), workers);
         let stopping = CancellationToken::new();
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
@@ -69,23 +70,23 @@ impl Served {
         Self { routes, health, stopping, _directory: directory }
     }
 
-    fn sessions(&self) -> SessionServiceClient<Guarded> {
+    fn sessions(&self) -> SessionServiceClient<GuardedServices> {
         SessionServiceClient::new(self.routes.clone())
     }
 
-    fn messages(&self) -> MessageServiceClient<Guarded> {
+    fn messages(&self) -> MessageServiceClient<GuardedServices> {
         MessageServiceClient::new(self.routes.clone())
     }
 
-    fn compactions(&self) -> CompactionServiceClient<Guarded> {
+    fn compactions(&self) -> CompactionServiceClient<GuardedServices> {
         CompactionServiceClient::new(self.routes.clone())
     }
 
-    fn events(&self) -> EventServiceClient<Guarded> {
+    fn events(&self) -> EventServiceClient<GuardedServices> {
         EventServiceClient::new(self.routes.clone())
     }
 
-    fn admin(&self) -> AdminServiceClient<Guarded> {
+    fn admin(&self) -> AdminServiceClient<GuardedServices> {
         AdminServiceClient::new(self.routes.clone())
     }
 
@@ -101,9 +102,9 @@ impl Served {
         self.messages().append_messages(request).await.expect("an append").into_inner()
     }
 
-    async fn view(&self, session: &str) -> Vec<ContextFrame> {
-        let request = pb::GetContextRequest { session_id: session.into(), ..Default::default() };
-        let stream = ContextServiceClient::new(self.routes.clone()).get_context(request).await.expect("a view");
+    async fn view(&self, session: &str) -> Vec<ViewFrame> {
+        let request = pb::GetViewRequest { session_id: session.into(), ..Default::default() };
+        let stream = ViewServiceClient::new(self.routes.clone()).get_view(request).await.expect("a view");
         let frames: Vec<_> = stream.into_inner().collect().await;
         frames.into_iter().map(|frame| frame.expect("a frame").frame.expect("a known frame")).collect()
     }
@@ -125,7 +126,7 @@ fn reason(status: &Status) -> String {
 
 #[tokio::test]
 async fn a_session_is_made_changed_forked_and_put_away() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut sessions = served.sessions();
     let made = served.create("mine").await;
     assert!(made.session_id.starts_with("ses_") && made.policy_json.starts_with('{'));
@@ -169,7 +170,7 @@ async fn a_session_is_made_changed_forked_and_put_away() {
 
 #[tokio::test]
 async fn messages_are_appended_listed_pinned_edited_and_rewound() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut messages = served.messages();
     served.create("s").await;
     let record = pb::part::Body::Record(pb::RecordPart { kind: "k".into(), data: "d".into() });
@@ -236,8 +237,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
     let rewound = messages.rewind_session(request).await.expect("a rewind").into_inner();
     assert_eq!(rewound.durability(), pb::Durability::ProcessCrash);
     let frames = served.view("s").await;
-    let [ContextFrame::Header(header), ContextFrame::Messages(shown), ContextFrame::End(end)] = frames.as_slice()
-    else {
+    let [ViewFrame::Header(header), ViewFrame::Messages(shown), ViewFrame::End(end)] = frames.as_slice() else {
         panic!("{frames:?}");
     };
     assert_eq!((header.message_count, header.view_hash.len(), header.fits), (1, 32, true));
@@ -247,10 +247,10 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
 
 #[tokio::test]
 async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     served.create("s").await;
     served.append("s", vec![new_message(pb::Role::User, "u1", "one")]).await;
-    let ContextFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
+    let ViewFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
     let reply = |token: String| {
         let finish = Some(pb::Finish { view_token: Some(token), ..Default::default() });
         let messages = vec![pb::NewMessage { finish, ..new_message(pb::Role::Assistant, "a1", "two") }];
@@ -271,7 +271,7 @@ async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
 #[tokio::test]
 async fn a_message_is_written_as_a_stream() {
     use pb::write_message_request::Frame;
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     served.create("s").await;
     let frame = |frame| pb::WriteMessageRequest { frame: Some(frame) };
     let open = pb::NewMessage { open: true, parts: Vec::new(), ..new_message(pb::Role::Assistant, "a1", "") };
@@ -313,7 +313,7 @@ async fn a_message_is_written_as_a_stream() {
 
 #[tokio::test]
 async fn an_open_message_grows_by_parts_and_drafts() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut messages = served.messages();
     served.create("s").await;
     let request = pb::SubscribeEventsRequest { include_deltas: true, ..Default::default() };
@@ -376,7 +376,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
 
 #[tokio::test]
 async fn a_summary_is_supplied_and_taken_back() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut compactions = served.compactions();
     served.create("s").await;
     let written = vec![new_message(pb::Role::User, "u1", "one"), new_message(pb::Role::Assistant, "a1", "two")];
@@ -399,7 +399,7 @@ async fn a_summary_is_supplied_and_taken_back() {
     let summary = compaction.outcome.clone().expect("an outcome").summary_message_id;
 
     let frames = served.view("s").await;
-    let Some(ContextFrame::End(end)) = frames.last() else { panic!("{frames:?}") };
+    let Some(ViewFrame::End(end)) = frames.last() else { panic!("{frames:?}") };
     let covered = end.covered.clone().expect("covered history");
     assert_eq!((covered.compaction_id, Some(covered.summary_message_id)), (compaction.compaction_id.clone(), summary));
 
@@ -435,7 +435,7 @@ async fn a_summary_is_supplied_and_taken_back() {
 
 #[tokio::test]
 async fn a_compaction_is_asked_for_joined_and_stopped() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut compactions = served.compactions();
     served.create("s").await;
     let request = pb::StartCompactionRequest { session_id: "s".into(), ..Default::default() };
@@ -460,7 +460,7 @@ async fn a_compaction_is_asked_for_joined_and_stopped() {
 
 #[tokio::test]
 async fn a_stream_begins_with_ready_and_ends_with_a_cursor() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let session = served.create("s").await;
     let mut request = Request::new(pb::AppendMessagesRequest {
         session_id: "s".into(),
@@ -505,7 +505,7 @@ async fn a_stream_begins_with_ready_and_ends_with_a_cursor() {
 
 #[tokio::test]
 async fn a_request_id_answers_once_and_for_one_request() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     served.create("s").await;
     let request = |words| pb::AppendMessagesRequest {
         session_id: "s".into(),
@@ -537,7 +537,7 @@ fn violation(refused: &Status) -> String {
 
 #[tokio::test]
 async fn the_callers_name_is_ascii() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut request = Request::new(pb::CreateSessionRequest::default());
     let name = tonic::metadata::AsciiMetadataValue::try_from("jürgen".as_bytes()).expect("a header");
     request.metadata_mut().insert(ACTOR_HEADER, name);
@@ -548,7 +548,7 @@ async fn the_callers_name_is_ascii() {
 
 #[tokio::test]
 async fn the_daemon_describes_itself() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut admin = served.admin();
     let session = served.create("s").await;
     let info = admin.get_server_info(pb::GetServerInfoRequest {}).await.expect("the daemon").into_inner();
@@ -592,7 +592,7 @@ async fn the_daemon_describes_itself() {
 
 #[tokio::test]
 async fn health_follows_the_daemon_to_its_end() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut client = HealthClient::new(served.routes.clone());
     for service in HEALTH_NAMES {
         let answer = client.check(HealthCheckRequest { service: service.to_owned() }).await.expect(service);
@@ -608,7 +608,7 @@ async fn health_follows_the_daemon_to_its_end() {
 
 #[tokio::test]
 async fn watches_of_health_have_a_bound() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let mut client = HealthClient::new(served.routes.clone());
     let mut watches = Vec::new();
     for _ in 0..crate::limits::SIDE_CALLS_MAX {
@@ -623,7 +623,7 @@ async fn watches_of_health_have_a_bound() {
 
 #[tokio::test]
 async fn reflection_lists_every_service() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     let message_request = Some(MessageRequest::ListServices(String::new()));
     let request = ServerReflectionRequest { host: String::new(), message_request };
     let mut client = ServerReflectionClient::new(served.routes.clone());
@@ -639,7 +639,7 @@ async fn reflection_lists_every_service() {
 
 #[tokio::test]
 async fn a_request_may_be_larger_than_the_batch_limit_that_refuses_it() {
-    let served = Served::start().await;
+    let served = GrpcServer::start().await;
     served.create("s").await;
     let words = "x".repeat(crate::limits::BATCH_BYTES_MAX / 2);
     let messages = ["m1", "m2", "m3"].map(|id| new_message(pb::Role::User, id, &words[..words.len() / 4 * 3]));

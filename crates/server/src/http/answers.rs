@@ -1,6 +1,6 @@
 //! Answers of calls as HTTP: one JSON object, or the messages of a stream as they come.
 
-use super::calls::{Failed, MessageStream};
+use super::calls::{CallFailure, MessageStream};
 use super::failure::Failure;
 use super::json;
 use crate::app;
@@ -30,7 +30,7 @@ pub(super) enum StreamForm {
 
 impl StreamForm {
     /// The form that a client accepts: the array, unless it names lines.
-    pub(super) fn accepted(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         if accepts(headers, LINES) { Self::Lines } else { Self::Array }
     }
 
@@ -50,11 +50,11 @@ pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
         .any(|range| range.split(';').next().is_some_and(|range| range.trim().eq_ignore_ascii_case(media_type)))
 }
 
-impl From<Failed> for Failure {
-    fn from(failed: Failed) -> Self {
+impl From<CallFailure> for Failure {
+    fn from(failed: CallFailure) -> Self {
         match failed {
-            Failed::Refused(error) => error.into(),
-            Failed::Status(status) => status.into(),
+            CallFailure::Refused(error) => error.into(),
+            CallFailure::Status(status) => status.into(),
         }
     }
 }
@@ -69,13 +69,13 @@ pub(super) fn whole(output: &MessageDescriptor, message: Bytes) -> app::Result<R
 }
 
 /// The messages of a stream, the first of which has come.
-pub(super) struct Messages {
+pub(super) struct StreamedMessages {
     pub(super) output: MessageDescriptor,
     pub(super) first: Option<Bytes>,
     pub(super) rest: MessageStream,
 }
 
-impl Messages {
+impl StreamedMessages {
     /// Waits for the first message, so that a call that fails at once has the status of its failure.
     ///
     /// # Errors
@@ -161,9 +161,9 @@ mod tests {
             ("*/*", StreamForm::Array),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(StreamForm::accepted(&headers), form, "{accept}");
+            assert_eq!(StreamForm::from_headers(&headers), form, "{accept}");
         }
-        assert_eq!(StreamForm::accepted(&HeaderMap::new()), StreamForm::Array);
+        assert_eq!(StreamForm::from_headers(&HeaderMap::new()), StreamForm::Array);
     }
 
     #[test]

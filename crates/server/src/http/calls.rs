@@ -77,7 +77,7 @@ impl Call {
     /// # Errors
     ///
     /// The service's status, or the refusal of a request that is too large.
-    pub(super) async fn unary(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Bytes>, Failed> {
+    pub(super) async fn unary(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Bytes>, CallFailure> {
         let (mut client, request, path) = self.prepare(routes)?;
         let Ok(()) = client.ready().await;
         Ok(client.unary(request, path, BytesCodec).await?)
@@ -88,7 +88,7 @@ impl Call {
     /// # Errors
     ///
     /// As [`Self::unary`]; an error after the first response is in the stream.
-    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<MessageStream, Failed> {
+    pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<MessageStream, CallFailure> {
         let (mut client, request, path) = self.prepare(routes)?;
         let Ok(()) = client.ready().await;
         let (_, messages, extensions) = client.server_streaming(request, path, BytesCodec).await?.into_parts();
@@ -137,7 +137,7 @@ impl MessageStream {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum CallFailure {
     /// No service was asked.
     #[error(transparent)]
     Refused(#[from] Error),

@@ -26,23 +26,23 @@ impl Failure {
     /// The refusal of a method that a path does not have, with those that it has.
     pub(super) fn other_method(allowed: &str) -> Self {
         let error = Error::new(Reason::MethodUnknown, format!("the path has the methods {allowed}"));
-        let failure = Self::from(error.with("allowed", allowed)).at(StatusCode::METHOD_NOT_ALLOWED);
+        let failure = Self::from(error.with("allowed", allowed)).with_status(StatusCode::METHOD_NOT_ALLOWED);
         match HeaderValue::from_str(allowed) {
-            Ok(allowed) => failure.with(header::ALLOW, allowed),
+            Ok(allowed) => failure.with_header(header::ALLOW, allowed),
             Err(_) => failure,
         }
     }
 
     /// The same failure with one more header.
     #[must_use]
-    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// The same failure with a status that says more than the code's.
     #[must_use]
-    pub(super) fn at(mut self, status: StatusCode) -> Self {
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
@@ -113,8 +113,8 @@ impl From<Status> for Failure {
 
 /// The JSON of a status, with its details as far as they can be read.
 fn body(status: &Status) -> Json {
-    let known = DynamicMessage::decode(protocol::STATUS.clone(), status.details());
-    let mut message = known.unwrap_or_else(|_| DynamicMessage::new(protocol::STATUS.clone()));
+    let decoded = DynamicMessage::decode(protocol::STATUS.clone(), status.details());
+    let mut message = decoded.unwrap_or_else(|_| DynamicMessage::new(protocol::STATUS.clone()));
     message.set_field_by_name("code", Value::I32(status.code().into()));
     message.set_field_by_name("message", Value::String(status.message().to_owned()));
     serde_json::to_value(&message).unwrap_or_else(|_| {

@@ -1,7 +1,7 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
 use super::{protocol, values};
-use crate::app::error::repeated;
+use crate::app::error::excerpt;
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
 use prost_reflect::prost::{Message, Name};
@@ -24,8 +24,8 @@ const NAMING: [(&str, &str); 2] = [
 pub(super) fn decode(descriptor: &MessageDescriptor, text: &[u8]) -> Result<DynamicMessage> {
     values::check(text)?;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let message = read(descriptor, &mut deserializer)?;
-    deserializer.end().map_err(|cause| malformed(&cause))?;
+    let message = read_message(descriptor, &mut deserializer)?;
+    deserializer.end().map_err(|cause| json_error(&cause))?;
     Ok(message)
 }
 
@@ -38,10 +38,10 @@ pub(super) fn from_fields(
     descriptor: &MessageDescriptor,
     fields: serde_json::Map<String, Value>,
 ) -> Result<DynamicMessage> {
-    read(descriptor, Value::Object(fields).into_deserializer())
+    read_message(descriptor, Value::Object(fields).into_deserializer())
 }
 
-fn read<'de, D>(descriptor: &MessageDescriptor, deserializer: D) -> Result<DynamicMessage>
+fn read_message<'de, D>(descriptor: &MessageDescriptor, deserializer: D) -> Result<DynamicMessage>
 where
     D: serde::Deserializer<'de, Error = serde_json::Error>,
 {
@@ -50,25 +50,25 @@ where
     DynamicMessage::deserialize(descriptor.clone(), deserializer).map_err(|cause| {
         let path = track.path();
         let is_root = path.iter().next().is_none();
-        match named(&cause.to_string()) {
+        match quoted_name(&cause.to_string()) {
             Some((name, why)) if is_root => Error::field(name, why),
             Some((name, why)) => Error::field(format!("{path}.{name}"), why),
-            None if is_root || !cause.is_data() => malformed(&cause),
+            None if is_root || !cause.is_data() => json_error(&cause),
             None => Error::field(path, cause),
         }
     })
 }
 
 /// The name in one of those refusals, with our own words for it.
-fn named(cause: &str) -> Option<(String, &'static str)> {
+fn quoted_name(cause: &str) -> Option<(String, &'static str)> {
     NAMING.iter().find_map(|(prefix, why)| {
         let (_, rest) = cause.split_once(prefix)?;
         rest.rsplit_once('\'').map(|(name, _)| (name.to_owned(), *why))
     })
 }
 
-fn malformed(cause: &serde_json::Error) -> Error {
-    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {}", repeated(cause)))
+fn json_error(cause: &serde_json::Error) -> Error {
+    Error::new(Reason::RequestMalformed, format!("the body is not one JSON object: {}", excerpt(cause)))
 }
 
 /// The JSON text of an encoded message, on one line.
@@ -99,7 +99,7 @@ pub(super) fn text_of<M: Message + Name>(message: &M) -> Result<String> {
 /// # Errors
 ///
 /// As [`decode`].
-pub(super) fn typed<M: Message + Name + Default>(fields: serde_json::Map<String, Value>) -> Result<M> {
+pub(super) fn decode_fields<M: Message + Name + Default>(fields: serde_json::Map<String, Value>) -> Result<M> {
     let name = M::full_name();
     let descriptor = protocol::POOL.get_message_by_name(&name);
     let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;

@@ -28,7 +28,7 @@ pub use calls::GrpcRoutes;
 
 use crate::app::{self, Error, Reason};
 use crate::limits;
-use answers::{Messages, StreamForm};
+use answers::{StreamForm, StreamedMessages};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -41,7 +41,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use prost_reflect::prost::Message as _;
-use routes::{Found, Route, RouteTable};
+use routes::{Route, RouteMatch, RouteTable};
 use std::sync::Arc;
 use streams::{lists, sse};
 
@@ -49,7 +49,7 @@ use streams::{lists, sse};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The way of requests over HTTP to the services.
-struct Door<S> {
+struct HttpDoor<S> {
     routes: RouteTable,
     grpc: S,
     admit: Admit,
@@ -71,13 +71,13 @@ pub fn router(
     grpc: impl GrpcRoutes,
     admit: impl Fn(&str, &Parts) -> app::Result<()> + Send + Sync + 'static,
 ) -> Router {
-    let routes = RouteTable::read(&protocol::POOL).expect("the tests of the protocol read these rules");
+    let routes = RouteTable::from_pool(&protocol::POOL).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
     let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));
     let other = async || Failure::other_method("GET, HEAD").into_response();
     let calls = Router::new().route("/openapi.json", get(describe).fallback(other)).fallback(serve);
-    calls.with_state(Arc::new(Door { routes, grpc, admit: Box::new(admit) })).merge(others)
+    calls.with_state(Arc::new(HttpDoor { routes, grpc, admit: Box::new(admit) })).merge(others)
 }
 
 /// The answer to a request that is refused before any service sees it.
@@ -85,26 +85,26 @@ pub fn refuse(error: Error) -> Response {
     Failure::from(error).into_response()
 }
 
-async fn serve<S: GrpcRoutes>(State(door): State<Arc<Door<S>>>, request: Request) -> Response {
+async fn serve<S: GrpcRoutes>(State(door): State<Arc<HttpDoor<S>>>, request: Request) -> Response {
     door.answer(request).await.unwrap_or_else(Failure::into_response)
 }
 
-impl<S: GrpcRoutes> Door<S> {
+impl<S: GrpcRoutes> HttpDoor<S> {
     async fn answer(&self, request: Request) -> Result<Response, Failure> {
         let (head, body) = request.into_parts();
         let (route, variables) = match self.routes.find(&head.method, head.uri.path())? {
-            Found::Route(route, variables) => (route, variables),
-            Found::OtherMethods(methods) => {
+            RouteMatch::Route(route, variables) => (route, variables),
+            RouteMatch::OtherMethods(methods) => {
                 let allowed = methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
                 return Err(Failure::other_method(&allowed));
             }
-            Found::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
+            RouteMatch::Nothing => return Err(Error::new(Reason::MethodUnknown, "no call has this path").into()),
         };
         (self.admit)(route.grpc_path.path(), &head)?;
         if route.grpc_path.path() == lists::WATCH_SESSIONS && answers::accepts(&head.headers, sse::MEDIA_TYPE) {
             return lists::follow(self.grpc.clone(), head).await;
         }
-        let body = read(&head, body).await?;
+        let body = read_body(&head, body).await?;
         let parts = request::Parts {
             variables: &variables,
             query: head.uri.query().unwrap_or_default(),
@@ -128,8 +128,8 @@ impl<S: GrpcRoutes> Door<S> {
         }
         let stream = call.streaming(self.grpc.clone()).await?;
         let extensions = stream.extensions().clone();
-        let messages = Messages::begin(output, stream).await?;
-        let form = StreamForm::accepted(&head.headers);
+        let messages = StreamedMessages::begin(output, stream).await?;
+        let form = StreamForm::from_headers(&head.headers);
         let tag = views::entity_tag(&route.rpc, form, messages.first.as_ref());
         let mut response = match &tag {
             Some(tag) if views::is_held(&head.headers, tag) => {
@@ -153,8 +153,7 @@ impl<S: GrpcRoutes> Door<S> {
     }
 }
 
-/// The bytes of a body.
-async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
+async fn read_body(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     let limit = limits::REQUEST_BYTES_MAX;
     let body = gather(Limited::new(body, limit)).await.map_err(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {
@@ -173,7 +172,7 @@ async fn read(head: &Parts, body: Body) -> Result<Bytes, Failure> {
     // A body without a type is what a page of another origin can send without asking.
     if !body.is_empty() && !media_type.eq_ignore_ascii_case(answers::JSON) {
         let error = Error::new(Reason::RequestMalformed, "a body's Content-Type is application/json");
-        return Err(Failure::from(error).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        return Err(Failure::from(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     Ok(body)
 }

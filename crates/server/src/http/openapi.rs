@@ -69,7 +69,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     let input = rpc.input();
     for field in input.fields().filter(|field| bound.contains(field.name())) {
-        let mut schema = schemas.described(&field);
+        let mut schema = schemas.described_field(&field);
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         schema["minLength"] = 1.into();
         parameters.push(json!({
@@ -104,7 +104,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let body = match &route.body {
         BodyRule::Empty => None,
         BodyRule::Whole => Some(schemas.object(&input, &bound)),
-        BodyRule::Field(field) => Some(schemas.described(field)),
+        BodyRule::Field(field) => Some(schemas.described_field(field)),
     };
     if let Some(schema) = body {
         operation["requestBody"] = json!({ "required": false, "content": { JSON: { "schema": schema } } });
@@ -129,7 +129,7 @@ fn query_parameters(prefix: &str, field: &FieldDescriptor, schemas: &mut Schemas
         }
         return;
     }
-    let mut schema = schemas.described(field);
+    let mut schema = schemas.described_field(field);
     let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
     parameters
         .push(json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema }));
@@ -191,7 +191,7 @@ fn streams(schemas: &mut Schemas) -> [(String, Value); 3] {
     let own =
         follow("FollowSessionEvents", EVENTS, "SubscribeEventsRequest", &["after_cursor", "session_ids"], schemas);
     let held = ["session_id", "as_of_revision", "known_view_hash", "known_revision"];
-    let view = follow("FollowView", VIEWS, "GetContextRequest", &held, schemas);
+    let view = follow("FollowView", VIEWS, "GetViewRequest", &held, schemas);
     let event = schemas.reference("Event");
     let mut paths = [
         ("/v1/events".to_owned(), everything),
@@ -263,7 +263,6 @@ fn follow(id: &str, description: &str, request: &str, without: &[&str], schemas:
     } })
 }
 
-/// The parameters of Durable Streams.
 fn durable_parameters() -> [Value; 4] {
     let mut live = query_parameter("live", "How to wait for more: `long-poll` or `sse`. Needs `offset`.");
     live["schema"]["enum"] = json!(["long-poll", "sse"]);

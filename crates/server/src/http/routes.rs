@@ -1,6 +1,6 @@
 //! The table of routes: what the HTTP rules of the protocol's descriptor say, RPC by RPC.
 
-use super::template::{Malformed, RequestPath, Template};
+use super::template::{MalformedTemplate, RequestPath, Template};
 use crate::app;
 use http::Method;
 use http::uri::PathAndQuery;
@@ -20,7 +20,7 @@ pub(super) struct Route {
 /// What a request's body is.
 #[derive(Debug, Clone)]
 pub(super) enum BodyRule {
-    /// There is none: fields that are not in the path are query parameters.
+    /// No body: fields that are not in the path are query parameters.
     Empty,
     /// All fields that are not in the path.
     Whole,
@@ -36,7 +36,7 @@ pub(super) struct RouteTable {
 
 /// The result of a look-up.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum RouteMatch<'a> {
     /// The route, and the values of its variables by field.
     Route(&'a Route, Vec<(&'a str, String)>),
     /// Routes of this path have other methods.
@@ -59,7 +59,7 @@ pub(super) enum Error {
     Missing(String),
     /// The template cannot be used.
     #[error("{0}: {1}")]
-    Template(String, Malformed),
+    Template(String, MalformedTemplate),
     /// A template or a body names what the request does not have, or cannot have there.
     #[error("{rpc}: {field:?} is no field that can be there")]
     Field {
@@ -88,7 +88,7 @@ impl RouteTable {
     /// # Errors
     ///
     /// The first rule that is missing, cannot be used, or collides with another one. A call that takes a stream has none.
-    pub(super) fn read(pool: &DescriptorPool) -> Result<Self, Error> {
+    pub(super) fn from_pool(pool: &DescriptorPool) -> Result<Self, Error> {
         let extension = pool.get_extension_by_name("google.api.http").ok_or(Error::Undeclared)?;
         let mut routes: Vec<Route> = Vec::new();
         for rpc in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
@@ -103,10 +103,10 @@ impl RouteTable {
                 }
             }
             let rule = rule.ok_or_else(|| Error::Missing(rpc.full_name().to_owned()))?;
-            routes.push(Route::read(&rpc, rule)?);
+            routes.push(Route::from_rule(&rpc, rule)?);
             if let Some(more) = rule.get_field_by_name("additional_bindings") {
                 for rule in more.as_list().unwrap_or_default().iter().filter_map(|rule| rule.as_message()) {
-                    routes.push(Route::read(&rpc, rule)?);
+                    routes.push(Route::from_rule(&rpc, rule)?);
                 }
             }
         }
@@ -132,24 +132,24 @@ impl RouteTable {
     /// # Errors
     ///
     /// `REQUEST_MALFORMED` for a path whose escapes are no UTF-8.
-    pub(super) fn find(&self, method: &Method, path: &str) -> app::Result<Found<'_>> {
-        let path = RequestPath::read(path)?;
+    pub(super) fn find(&self, method: &Method, path: &str) -> app::Result<RouteMatch<'_>> {
+        let path = RequestPath::parse(path)?;
         let mut others: Vec<&Method> = Vec::new();
         for route in &self.routes {
             let Some(variables) = route.template.variables(&path) else { continue };
             if route.method == method {
-                return Ok(Found::Route(route, variables));
+                return Ok(RouteMatch::Route(route, variables));
             }
             others.push(&route.method);
         }
         others.sort_unstable_by_key(|method| method.as_str());
         others.dedup();
-        Ok(if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) })
+        Ok(if others.is_empty() { RouteMatch::Nothing } else { RouteMatch::OtherMethods(others) })
     }
 }
 
 impl Route {
-    fn read(rpc: &MethodDescriptor, rule: &DynamicMessage) -> Result<Self, Error> {
+    fn from_rule(rpc: &MethodDescriptor, rule: &DynamicMessage) -> Result<Self, Error> {
         let name = || rpc.full_name().to_owned();
         let text = |field: &str| {
             let value = rule.get_field_by_name(field);

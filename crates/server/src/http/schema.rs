@@ -15,7 +15,7 @@ pub(super) struct Schemas {
 struct Comments(BTreeMap<(String, Vec<i32>), String>);
 
 impl Comments {
-    fn read(pool: &DescriptorPool) -> Self {
+    fn from_pool(pool: &DescriptorPool) -> Self {
         let mut comments = BTreeMap::new();
         for file in pool.files() {
             let name = file.name().to_owned();
@@ -30,7 +30,7 @@ impl Comments {
         Self(comments)
     }
 
-    fn of(&self, file: &FileDescriptor, path: &[i32]) -> &str {
+    fn comment_at(&self, file: &FileDescriptor, path: &[i32]) -> &str {
         self.0.get(&(file.name().to_owned(), path.to_vec())).map_or("", String::as_str)
     }
 }
@@ -45,12 +45,12 @@ fn paragraph(comment: &str) -> String {
 impl Schemas {
     /// No schemas, with the comments of all files of a pool.
     pub(super) fn new(pool: &DescriptorPool) -> Self {
-        Self { comments: Comments::read(pool), made: BTreeMap::new() }
+        Self { comments: Comments::from_pool(pool), made: BTreeMap::new() }
     }
 
     /// The comment at a path of a file.
     pub(super) fn comment(&self, file: &FileDescriptor, path: &[i32]) -> &str {
-        self.comments.of(file, path)
+        self.comments.comment_at(file, path)
     }
 
     /// The schemas that were referred to.
@@ -62,7 +62,7 @@ impl Schemas {
     pub(super) fn object(&mut self, message: &MessageDescriptor, without: &BTreeSet<&str>) -> Value {
         let mut properties = Map::new();
         for field in message.fields().filter(|field| !without.contains(field.name())) {
-            properties.insert(field.json_name().to_owned(), self.described(&field));
+            properties.insert(field.json_name().to_owned(), self.described_field(&field));
         }
         let oneofs = message.oneofs().filter(|oneof| !oneof.is_synthetic()).flat_map(|oneof| {
             let names: Vec<String> = oneof.fields().map(|field| field.json_name().to_owned()).collect();
@@ -79,9 +79,9 @@ impl Schemas {
     }
 
     /// The schema of a field with its comment.
-    pub(super) fn described(&mut self, field: &FieldDescriptor) -> Value {
+    pub(super) fn described_field(&mut self, field: &FieldDescriptor) -> Value {
         let mut schema = self.field(field);
-        let comment = self.comments.of(&field.parent_file(), field.path());
+        let comment = self.comments.comment_at(&field.parent_file(), field.path());
         if !comment.is_empty() {
             schema["description"] = comment.into();
         }
@@ -150,7 +150,7 @@ impl Schemas {
             // In its place before its fields are read, for a message that has itself in it.
             self.made.insert(name.clone(), Value::Null);
             let mut schema = self.object(message, &BTreeSet::new());
-            let comment = self.comments.of(&message.parent_file(), message.path());
+            let comment = self.comments.comment_at(&message.parent_file(), message.path());
             schema["description"] = comment.into();
             self.made.insert(name.clone(), schema);
         }
@@ -162,10 +162,10 @@ impl Schemas {
         if !self.made.contains_key(&name) {
             let names: Vec<String> = declared.values().map(|value| value.name().to_owned()).collect();
             let values = declared.values().map(|value| {
-                let comment = self.comments.of(&declared.parent_file(), value.path());
+                let comment = self.comments.comment_at(&declared.parent_file(), value.path());
                 format!("- `{}`: {comment}", value.name())
             });
-            let comment = self.comments.of(&declared.parent_file(), declared.path());
+            let comment = self.comments.comment_at(&declared.parent_file(), declared.path());
             let description = format!("{comment}\n\n{}", values.collect::<Vec<_>>().join("\n"));
             self.made.insert(name.clone(), json!({ "type": "string", "enum": names, "description": description }));
         }

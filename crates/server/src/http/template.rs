@@ -20,7 +20,7 @@ enum Segment {
 /// A template that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the path template {template:?} is not `/` with literals, variables of one segment, and a verb")]
-pub(super) struct Malformed {
+pub(super) struct MalformedTemplate {
     template: String,
 }
 
@@ -38,7 +38,7 @@ impl RequestPath {
     /// # Errors
     ///
     /// `REQUEST_MALFORMED` for escapes that are no UTF-8.
-    pub(super) fn read(path: &str) -> app::Result<Self> {
+    pub(super) fn parse(path: &str) -> app::Result<Self> {
         let decode = |segment: &str| {
             let text = percent_decode_str(segment).decode_utf8();
             let malformed = |_| Error::new(app::Reason::RequestMalformed, "the path is not UTF-8");
@@ -55,8 +55,8 @@ impl RequestPath {
 
 impl Template {
     /// Parses a template.
-    pub(super) fn parse(text: &str) -> Result<Self, Malformed> {
-        let malformed = || Malformed { template: text.to_owned() };
+    pub(super) fn parse(text: &str) -> Result<Self, MalformedTemplate> {
+        let malformed = || MalformedTemplate { template: text.to_owned() };
         let path = text.strip_prefix('/').ok_or_else(malformed)?;
         let (path, verb) = match path.rsplit_once(':') {
             Some((path, verb)) if is_literal(verb) => (path, Some(verb.to_owned())),
@@ -159,7 +159,7 @@ mod tests {
         for (template, path, expected) in cases {
             let read = Template::parse(template).expect("a template");
             assert_eq!(read.to_string(), template);
-            let path_read = RequestPath::read(path).expect("a path");
+            let path_read = RequestPath::parse(path).expect("a path");
             let found = read.variables(&path_read);
             let found = found.as_ref().map(|all| all.iter().map(|(field, value)| (*field, value.as_str())).collect());
             assert_eq!(found, expected, "{template} {path}");
@@ -172,7 +172,7 @@ mod tests {
         {
             assert!(Template::parse(text).is_err(), "{text}");
         }
-        assert!(RequestPath::read("/v1/%ff").is_err());
+        assert!(RequestPath::parse("/v1/%ff").is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::protocol::POOL;
 use super::request::{self, Parts};
-use super::routes::{BodyRule, Found, Route, RouteTable};
+use super::routes::{BodyRule, Route, RouteMatch, RouteTable};
 use crate::app::{Error, Reason};
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -15,19 +15,19 @@ use rand::rngs::StdRng;
 use serde_json::{Value as Json, json};
 use std::sync::LazyLock;
 
-static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::read(&POOL).expect("the rules of the protocol"));
+static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::from_pool(&POOL).expect("the rules of the protocol"));
 
 /// What a request becomes: its RPC and the JSON of its message, or the refused field.
 fn read_in(table: &RouteTable, method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
-    let Found::Route(route, variables) = table.find(&method, path)? else { panic!("{method} {uri} is no route") };
+    let RouteMatch::Route(route, variables) = table.find(&method, path)? else { panic!("{method} {uri} is no route") };
     let parts = Parts { variables: &variables, query, body: body.as_bytes(), idempotency_key: None };
     let message = request::message(route, parts)?;
     Ok((route.rpc.name().to_owned(), serde_json::to_value(&message).expect("JSON")))
 }
 
-fn read(method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
+fn route_request(method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {
     read_in(&TABLE, method, uri, body)
 }
 
@@ -49,7 +49,7 @@ fn a_request_is_its_path_its_query_and_its_body() {
             "/v1/sessions/a/view?window.model=gpt%205&window.maxContextTokens=9007199254740993&wait_timeout=1.5s\
              &knownViewHash=AP8%3D&overflowAction=OVERFLOW_ACTION_WAIT",
             "",
-            "GetContext",
+            "GetView",
             json!({
                 "sessionId": "a",
                 "window": {"model": "gpt 5", "maxContextTokens": "9007199254740993"},
@@ -78,7 +78,7 @@ fn a_request_is_its_path_its_query_and_its_body() {
         ),
     ];
     for (method, uri, body, rpc, message) in cases {
-        let (found_rpc, found) = read(method, uri, body).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        let (found_rpc, found) = route_request(method, uri, body).unwrap_or_else(|error| panic!("{uri}: {error}"));
         assert_eq!((found_rpc.as_str(), found), (rpc, message), "{method} {uri}");
     }
 }
@@ -104,11 +104,11 @@ fn what_a_request_cannot_have_is_refused_by_name() {
         ("POST", "/v1/sessions/a:fork", r#"{"messageId": "b", "asOfRevision": 1}"#, "point"),
     ];
     for (method, uri, body, field) in cases {
-        let error = read(method, uri, body).expect_err(uri);
+        let error = route_request(method, uri, body).expect_err(uri);
         let found = (error.reason, error.metadata.get("field").map(String::as_str));
         assert_eq!(found, (Reason::InvalidField, Some(field)), "{method} {uri} {body}: {error}");
     }
-    let error = read("GET", "/v1/sessions", "{}").expect_err("a body");
+    let error = route_request("GET", "/v1/sessions", "{}").expect_err("a body");
     assert_eq!(error.reason, Reason::RequestMalformed);
 }
 
@@ -120,8 +120,8 @@ fn pool_with(rule: &str) -> DescriptorPool {
          message PutRequest {{ Thing thing = 1; string view = 2; map<string, int64> sizes = 3; repeated Thing more = 4; }}
          message Thing {{ string name = 1; repeated string tags = 2; }}"
     );
-    struct Made(String);
-    impl protox::file::FileResolver for Made {
+    struct TestProto(String);
+    impl protox::file::FileResolver for TestProto {
         fn open_file(&self, name: &str) -> Result<protox::file::File, protox::Error> {
             match name {
                 "test.proto" => protox::file::File::from_source(name, &self.0),
@@ -130,7 +130,7 @@ fn pool_with(rule: &str) -> DescriptorPool {
         }
     }
     let mut resolver = protox::file::ChainFileResolver::new();
-    resolver.add(Made(source));
+    resolver.add(TestProto(source));
     resolver.add(protox::file::IncludeFileResolver::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto").into()));
     resolver.add(protox::file::GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(resolver);
@@ -140,7 +140,7 @@ fn pool_with(rule: &str) -> DescriptorPool {
 
 #[test]
 fn a_body_can_be_one_field_and_a_variable_a_field_of_a_field() {
-    let table = RouteTable::read(&pool_with(r#"put: "/things/{thing.name}" body: "thing""#)).expect("a rule");
+    let table = RouteTable::from_pool(&pool_with(r#"put: "/things/{thing.name}" body: "thing""#)).expect("a rule");
     let (_, message) = read_in(&table, "PUT", "/things/a?view=full", r#"{"tags": ["x"]}"#).expect("a request");
     assert_eq!(message, json!({"thing": {"name": "a", "tags": ["x"]}, "view": "full"}));
     for (uri, body) in [("/things/a?thing.tags=x", ""), ("/things/a", r#"{"name": "b"}"#), ("/things/a?sizes=1", "")] {
@@ -150,7 +150,7 @@ fn a_body_can_be_one_field_and_a_variable_a_field_of_a_field() {
 
 #[test]
 fn rules_that_cannot_be_served_are_found_at_the_start() {
-    let refused = |rule: &str| RouteTable::read(&pool_with(rule)).expect_err(rule).to_string();
+    let refused = |rule: &str| RouteTable::from_pool(&pool_with(rule)).expect_err(rule).to_string();
     assert!(refused("").contains("no HTTP rule"));
     assert!(refused(r#"get: "things""#).contains("template"));
     assert!(refused(r#"get: "/things/{name}""#).contains("\"name\""));
@@ -160,7 +160,7 @@ fn rules_that_cannot_be_served_are_found_at_the_start() {
     let twice = r#"get: "/things/{view}" additional_bindings { get: "/things/all" }"#;
     assert!(refused(twice).contains("same path"));
     let bound_twice = r#"get: "/things/{view}" additional_bindings { get: "/all/things" }"#;
-    assert_eq!(RouteTable::read(&pool_with(bound_twice)).expect("two rules").routes().len(), 2);
+    assert_eq!(RouteTable::from_pool(&pool_with(bound_twice)).expect("two rules").routes().len(), 2);
 }
 
 /// A random message, as deep as a request can be.
@@ -281,7 +281,9 @@ fn round_trip(route: &Route, seed: u64) {
         }
         BodyRule::Whole | BodyRule::Field(_) => (String::new(), json.to_string()),
     };
-    let Ok(Found::Route(found, variables)) = TABLE.find(&route.method, &path) else { panic!("{path} is no route") };
+    let Ok(RouteMatch::Route(found, variables)) = TABLE.find(&route.method, &path) else {
+        panic!("{path} is no route")
+    };
     assert_eq!(found.rpc, route.rpc, "{path}");
     let parts = Parts { variables: &variables, query: &query, body: body.as_bytes(), idempotency_key: None };
     let read = request::message(found, parts).unwrap_or_else(|error| panic!("{path}?{query} {body}: {error}"));

@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use pb::get_context_response::Frame;
+use pb::get_view_response::Frame;
 use prost_reflect::MethodDescriptor;
 use prost_reflect::prost::Message as _;
 
 /// The RPC whose answer has a hash.
-const RPC: &str = "longhand.v1.ContextService.GetContext";
+const RPC: &str = "longhand.v1.ViewService.GetView";
 
 /// True if answers of the RPC have an entity tag.
 pub(super) fn has_tag(rpc: &MethodDescriptor) -> bool {
@@ -25,7 +25,7 @@ pub(super) fn entity_tag(rpc: &MethodDescriptor, form: StreamForm, first: Option
     if !has_tag(rpc) {
         return None;
     }
-    match pb::GetContextResponse::decode(first?.clone()).ok()?.frame? {
+    match pb::GetViewResponse::decode(first?.clone()).ok()?.frame? {
         Frame::Header(header) => {
             let form = match form {
                 StreamForm::Array => "",

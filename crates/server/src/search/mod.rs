@@ -10,4 +10,4 @@ mod service;
 mod step;
 
 pub use service::{Options, Service};
-pub use step::{Effect, Input, State, step};
+pub use step::{Effect, IndexingState, Input, step};

@@ -1,6 +1,6 @@
 //! The service: follows the log, and fills the index.
 
-use super::step::{Effect, Input, State, step};
+use super::step::{Effect, IndexingState, Input, step};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
@@ -88,12 +88,11 @@ struct Worker {
     head: watch::Receiver<Seq>,
     /// What searches wait for.
     asked: watch::Receiver<Seq>,
-    state: State,
+    state: IndexingState,
     wait_end: Option<Instant>,
     pause: Option<Pause>,
 }
 
-/// A pause of the service.
 #[derive(Clone, Copy)]
 struct Pause {
     end: Instant,
@@ -111,8 +110,8 @@ impl Worker {
     fn new(service: Service) -> Self {
         let Service { store, clock, indexer, .. } = service;
         let head = store.log().watch_events();
-        let asked = store.search().asked();
-        let state = State { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..State::default() };
+        let asked = store.search().awaited_seq();
+        let state = IndexingState { indexed: indexer.as_ref().map_or(0, Indexer::seq), ..IndexingState::default() };
         Self { indexer, store, clock, head, asked, state, wait_end: None, pause: None }
     }
 

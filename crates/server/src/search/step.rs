@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What the service knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct State {
+pub struct IndexingState {
     /// The newest event of the log that it heard of.
     pub head: Seq,
     /// The newest event that is in the index.
@@ -66,7 +66,7 @@ pub enum Effect {
 const DELAYS_MAX: u32 = 64;
 
 /// What follows from what happened; none if there is nothing to do until something else happens.
-pub fn step(state: &mut State, input: Input) -> Option<Effect> {
+pub fn step(state: &mut IndexingState, input: Input) -> Option<Effect> {
     match input {
         Input::Head(head) => state.head = state.head.max(head),
         Input::Indexed { seq, head, spent } => {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn it_indexes_until_it_has_the_head() {
-        let mut state = State::default();
+        let mut state = IndexingState::default();
         assert_eq!(step(&mut state, Input::Head(0)), None);
         assert_eq!(step(&mut state, Input::Head(300)), Some(Effect::Index));
         assert_eq!(step(&mut state, indexed(256, 300)), Some(Effect::Index));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn it_pauses_while_the_log_grows_and_goes_on_when_it_rests() {
-        let mut state = State::default();
+        let mut state = IndexingState::default();
         assert_eq!(step(&mut state, Input::Head(3_000)), Some(Effect::Index));
         assert_eq!(step(&mut state, indexed(1_000, 3_001)), PAUSE);
         assert_eq!(step(&mut state, Input::Head(3_002)), None, "new events do not end the pause");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_search_that_waits_ends_the_pause() {
-        let mut state = State { head: 3_000, ..State::default() };
+        let mut state = IndexingState { head: 3_000, ..IndexingState::default() };
         assert_eq!(step(&mut state, indexed(1_000, 3_500)), PAUSE);
         assert_eq!(step(&mut state, Input::Asked(900)), None, "it is there");
         assert_eq!(step(&mut state, Input::Asked(2_500)), Some(Effect::Index));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn failures_are_tried_again_at_growing_intervals() {
-        let mut state = State { head: 9, ..State::default() };
+        let mut state = IndexingState { head: 9, ..IndexingState::default() };
         for delays in [1, 2, 4, 8, 16, 32, 64, 64] {
             assert_eq!(step(&mut state, Input::Failed), Some(Effect::Wait(delays)));
             assert_eq!(step(&mut state, Input::Head(10)), None, "new events do not end the wait");
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_damaged_index_is_made_anew_once() {
-        let mut state = State { head: 9, indexed: 7, ..State::default() };
+        let mut state = IndexingState { head: 9, indexed: 7, ..IndexingState::default() };
         assert_eq!(step(&mut state, Input::Damaged), Some(Effect::Rebuild));
         assert_eq!(step(&mut state, Input::Rebuilt(0)), Some(Effect::Index));
         assert_eq!(step(&mut state, Input::Damaged), Some(Effect::Wait(2)), "nothing was indexed in between");

@@ -25,21 +25,20 @@ pub(super) enum Listener {
     Tcp(TcpListener, Option<Tls>),
 }
 
-/// An accepted connection.
-enum Accepted {
+enum AcceptedConnection {
     Unix(UnixStream),
     Tcp(TcpStream, SocketAddr, Option<TlsAcceptor>),
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Accepted> {
+    async fn accept(&self) -> io::Result<AcceptedConnection> {
         match self {
-            Self::Unix(listener) => listener.accept().await.map(|(connection, _)| Accepted::Unix(connection)),
+            Self::Unix(listener) => listener.accept().await.map(|(connection, _)| AcceptedConnection::Unix(connection)),
             Self::Tcp(listener, tls) => {
                 let (connection, address) = listener.accept().await?;
                 connection.set_nodelay(true)?;
                 find_loss(&connection)?;
-                Ok(Accepted::Tcp(connection, address, tls.as_ref().map(Tls::acceptor)))
+                Ok(AcceptedConnection::Tcp(connection, address, tls.as_ref().map(Tls::acceptor)))
             }
         }
     }
@@ -87,34 +86,34 @@ fn is_exhausted(error: &io::Error) -> bool {
     !aborted.contains(&error.kind())
 }
 
-fn accept(server: &Arc<Server>, accepted: Accepted) {
+fn accept(server: &Arc<Server>, accepted: AcceptedConnection) {
     let holder = match &accepted {
-        Accepted::Unix(io) if !is_owners(io) => {
+        AcceptedConnection::Unix(io) if !is_owners(io) => {
             server.options.traffic.refused_connections.add(1);
             if OTHERS.is_due() {
                 tracing::warn!("connections of another user to the socket are refused");
             }
             return;
         }
-        Accepted::Unix(_) => Holder::Owner,
-        Accepted::Tcp(_, address, _) => Holder::stranger(address.ip()),
+        AcceptedConnection::Unix(_) => Holder::Owner,
+        AcceptedConnection::Tcp(_, address, _) => Holder::stranger(address.ip()),
     };
     let Some(connection) = server.connections.open(holder, &server.options.traffic) else {
         server.options.traffic.refused_connections.add(1);
         let refusal = refusal();
         drop(match &accepted {
-            Accepted::Unix(io) => io.try_write(&refusal),
-            Accepted::Tcp(io, _, None) => io.try_write(&refusal),
-            Accepted::Tcp(_, _, Some(_)) => Ok(0),
+            AcceptedConnection::Unix(io) => io.try_write(&refusal),
+            AcceptedConnection::Tcp(io, _, None) => io.try_write(&refusal),
+            AcceptedConnection::Tcp(_, _, Some(_)) => Ok(0),
         });
         return;
     };
     match accepted {
-        Accepted::Unix(io) => {
+        AcceptedConnection::Unix(io) => {
             let io = CountedIo { io, connection: connection.clone() };
             server.tasks.spawn(connection::serve(io, Peer::Owner, connection, server.clone()));
         }
-        Accepted::Tcp(io, address, tls) => {
+        AcceptedConnection::Tcp(io, address, tls) => {
             let io = CountedIo { io, connection: connection.clone() };
             let peer = Peer::Tcp { address, is_encrypted: tls.is_some() };
             match tls {

@@ -5,7 +5,7 @@
 //! client that takes nothing is noticed from outside (`Server::watch`): the answer then lets go of everything that
 //! was not handed over, and says why as soon as it is asked for the next piece.
 
-use super::connections::{Connection, Unwritten, Watched};
+use super::connections::{Connection, UnwrittenBytes, WatchedAnswer};
 use super::delivery::{CutOff, Delivery, Trailers};
 use crate::limits;
 use crate::telemetry::span;
@@ -37,7 +37,7 @@ pub(super) struct Answer {
     delivery: Delivery,
     trailers: Option<Trailers>,
     held: Arc<Reservation>,
-    unwritten: Unwritten,
+    unwritten: UnwrittenBytes,
     /// Time at which it was cut off, in milliseconds of its connection; zero if it was not.
     cut_off_ms: AtomicU64,
     rest: Mutex<Rest>,
@@ -84,13 +84,13 @@ impl Buf for Piece {
 
     fn advance(&mut self, bytes: usize) {
         self.data.advance(bytes);
-        self.answer.written(bytes);
+        self.answer.record_written(bytes);
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.answer.dropped(self.data.len());
+        self.answer.record_dropped(self.data.len());
     }
 }
 
@@ -100,20 +100,20 @@ impl Answer {
     }
 
     /// Records that the client took bytes.
-    fn written(&self, bytes: usize) {
+    fn record_written(&self, bytes: usize) {
         let now = self.connection.now_ms();
-        self.unwritten.written(bytes, now);
-        self.connection.unwritten().written(bytes, now);
+        self.unwritten.record_written(bytes, now);
+        self.connection.unwritten().record_written(bytes, now);
         self.held.touch();
         self.held.shrink(bytes);
-        self.delivery.taken(bytes);
+        self.delivery.record_taken(bytes);
     }
 
     /// Records that bytes are gone without being taken.
-    fn dropped(&self, bytes: usize) {
+    fn record_dropped(&self, bytes: usize) {
         if bytes > 0 {
-            self.unwritten.dropped(bytes);
-            self.connection.unwritten().dropped(bytes);
+            self.unwritten.record_dropped(bytes);
+            self.connection.unwritten().record_dropped(bytes);
             self.held.shrink(bytes);
         }
     }
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-impl Watched for Answer {
+impl WatchedAnswer for Answer {
     fn check(&self, stall: Duration, now_ms: u64) -> bool {
         let is_revoked = self.held.is_revoked() || self.delivery.is_revoked();
         if !is_revoked && !self.unwritten.stands_still(stall, now_ms) {
@@ -181,7 +181,7 @@ impl AnswerBody {
         traffic: &Arc<Traffic>,
         (span, begun): (Span, Instant),
     ) -> Self {
-        let held = Arc::new(traffic.answers.hold(0));
+        let reservation = Arc::new(traffic.answers.hold(0));
         let rest =
             Rest { body: Some(body), data: Bytes::new(), cursor_ahead: None, cursor: None, full: None, cut_off: None };
         let is_whole = rest.body.as_ref().is_some_and(|body| body.size_hint().exact().is_some());
@@ -193,8 +193,8 @@ impl AnswerBody {
                 traffic: traffic.clone(),
                 delivery,
                 trailers,
-                held,
-                unwritten: Unwritten::default(),
+                held: reservation,
+                unwritten: UnwrittenBytes::default(),
                 cut_off_ms: AtomicU64::new(0),
                 rest: Mutex::new(rest),
                 waker: AtomicWaker::new(),
@@ -232,8 +232,8 @@ impl AnswerBody {
                 std::task::ready!(full.as_mut().poll(context));
                 rest.full = None;
             } else if answer.held.has_to_wait() {
-                let held = answer.held.clone();
-                rest.full = Some(Box::pin(async move { held.wait_while_full().await }));
+                let reservation = answer.held.clone();
+                rest.full = Some(Box::pin(async move { reservation.wait_while_full().await }));
                 continue;
             }
             let Some(body) = &mut rest.body else { return Poll::Ready(None) };

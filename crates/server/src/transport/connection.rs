@@ -3,14 +3,14 @@
 use super::answer::{AnswerBody, record_status};
 use super::connections::Connection;
 use super::delivery::{CutOff, Delivery};
-use super::greeting::{self, Greeted};
+use super::greeting::{self, GreetedSocket};
 use super::http2::{self, Http2};
-use super::incoming::Incoming;
+use super::incoming::RequestBytes;
 use super::io::Io;
 use super::peer::Peer;
 use super::request::RequestClass;
 use super::request_body::RequestBody;
-use super::server::{Refused, Server, Standing};
+use super::server::{ClientStanding, HeadRefusal, Server};
 use crate::limits;
 use crate::telemetry::span;
 use futures::FutureExt as _;
@@ -53,7 +53,7 @@ type Signals<'a> = FuturesUnordered<BoxFuture<'a, Signal>>;
 /// A connection of either version.
 enum Protocol<T> {
     Http1(BoxFuture<'static, ()>, CancellationToken),
-    Http2(Box<Http2<Greeted<T>>>),
+    Http2(Box<Http2<GreetedSocket<T>>>),
 }
 
 /// Serves a connection to its end. All its calls end with it.
@@ -149,7 +149,7 @@ impl<T: Io> Protocol<T> {
 
 /// Serves a connection of HTTP/1.1 to its end, or until it has to leave and its call is answered.
 async fn serve_http1<T: Io>(
-    io: Greeted<T>,
+    io: GreetedSocket<T>,
     peer: Peer,
     connection: Arc<Connection>,
     server: Arc<Server>,
@@ -168,7 +168,7 @@ async fn serve_http1<T: Io>(
         let waiting = connection.begin();
         async move {
             let (head, body) = request.into_parts();
-            let (body, is_whole) = Incoming::http1(body);
+            let (body, is_whole) = RequestBytes::http1(body);
             let mut answer = call(Request::from_parts(head, body), peer, &connection, &server).await;
             // What is left of the request would be taken for the next one.
             if !is_whole.load(Ordering::Relaxed) {
@@ -194,13 +194,13 @@ async fn serve_http1<T: Io>(
 }
 
 /// A request without an answer. If the daemon stops before there is one, the log names it.
-struct Unanswered<'a> {
+struct UnansweredRequest<'a> {
     /// None once it is answered.
     uri: Option<Uri>,
     server: &'a Server,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for UnansweredRequest<'_> {
     fn drop(&mut self) {
         if let Some(uri) = self.uri.take().filter(|_| self.server.aborting.is_cancelled()) {
             tracing::warn!(method = span::method(uri.path()), "a call did not end in time and is cut off");
@@ -210,14 +210,14 @@ impl Drop for Unanswered<'_> {
 
 /// Answers a request.
 async fn call(
-    request: Request<Incoming>,
+    request: Request<RequestBytes>,
     peer: Peer,
     connection: &Arc<Connection>,
     server: &Arc<Server>,
 ) -> Response<AnswerBody> {
     let working = connection.begin();
     let (span, begun) = (span::call(request.uri().path()), Instant::now());
-    let mut unanswered = Unanswered { uri: Some(request.uri().clone()), server };
+    let mut unanswered = UnansweredRequest { uri: Some(request.uri().clone()), server };
     let answer = answer(request, peer, connection, server).instrument(span.clone()).await;
     unanswered.uri = None;
     let (mut head, body) = answer.into_parts();
@@ -231,7 +231,7 @@ async fn call(
 
 /// The answer to a request, or its refusal.
 async fn answer(
-    request: Request<Incoming>,
+    request: Request<RequestBytes>,
     peer: Peer,
     connection: &Arc<Connection>,
     server: &Arc<Server>,
@@ -240,14 +240,14 @@ async fn answer(
     head.extensions.insert(peer);
     // Credentials are looked at before anything of the body is waited for.
     let class = match (server.options.admit)(&mut head) {
-        Ok(Standing::Proven) => {
+        Ok(ClientStanding::Proven) => {
             connection.prove();
             (server.options.class)(head.uri.path())
         }
-        Ok(Standing::Stranger) => RequestClass::Strangers,
+        Ok(ClientStanding::Stranger) => RequestClass::Strangers,
         Err(refusal) => {
             drop(body);
-            head.extensions.insert(Refused(refusal));
+            head.extensions.insert(HeadRefusal(refusal));
             return serve_call(head, RequestBody::Refused, server).await;
         }
     };

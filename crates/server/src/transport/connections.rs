@@ -22,17 +22,17 @@ pub(super) struct Connections {
     most: usize,
     /// Those that are the owner's alone.
     reserved: usize,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
-    connections: Mutex<HashMap<u64, Entry>>,
+struct OpenConnections {
+    connections: Mutex<HashMap<u64, ConnectionEntry>>,
     /// The newest number of a connection or of its last use.
     newest: AtomicU64,
 }
 
-struct Entry {
+struct ConnectionEntry {
     idle_since: Arc<AtomicU64>,
     connection: Weak<Connection>,
     /// Cancelled once it makes way for another one. It is watched until it has ended, and no longer counted.
@@ -70,7 +70,7 @@ impl Holder {
 /// An open connection, until it is dropped.
 pub(super) struct Connection {
     id: u64,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     /// Number of its last use, rising with time; zero while it has calls.
     idle_since: Arc<AtomicU64>,
     traffic: Arc<Traffic>,
@@ -92,23 +92,22 @@ pub(super) struct Connection {
     worked: Notify,
     /// Woken when a call or an answer ends.
     answered: AtomicWaker,
-    unwritten: Unwritten,
+    unwritten: UnwrittenBytes,
 }
 
-/// The calls of a connection.
 #[derive(Default)]
 struct Calls {
     /// Number of requests whose answers have not begun.
     working: usize,
     /// Answers that are not sent whole, by their numbers.
-    answers: HashMap<u64, Weak<dyn Watched>>,
+    answers: HashMap<u64, Weak<dyn WatchedAnswer>>,
     /// Number of those whose length is known.
     whole: usize,
     next: u64,
 }
 
 /// An answer, as the watch over its connection sees it.
-pub(super) trait Watched: Send + Sync + 'static {
+pub(super) trait WatchedAnswer: Send + Sync + 'static {
     /// Cuts the answer off if it stands still for this time, or others need its memory. True if what was handed over
     /// keeps memory that others need, so that only the end of the connection frees it.
     fn check(&self, stall: Duration, now_ms: u64) -> bool;
@@ -119,13 +118,13 @@ pub(super) trait Watched: Send + Sync + 'static {
 
 /// Bytes given to the protocol that are not written to the socket, and the time of the last that was.
 #[derive(Debug, Default)]
-pub(super) struct Unwritten {
+pub(super) struct UnwrittenBytes {
     bytes: AtomicUsize,
     /// Milliseconds since the connection began.
     moved_ms: AtomicU64,
 }
 
-impl Unwritten {
+impl UnwrittenBytes {
     /// Records more bytes at a time.
     pub(super) fn add(&self, bytes: usize, now_ms: u64) {
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
@@ -134,13 +133,13 @@ impl Unwritten {
     }
 
     /// Records that bytes were written at a time.
-    pub(super) fn written(&self, bytes: usize, now_ms: u64) {
+    pub(super) fn record_written(&self, bytes: usize, now_ms: u64) {
         self.moved_ms.store(now_ms, Ordering::Relaxed);
-        self.dropped(bytes);
+        self.record_dropped(bytes);
     }
 
     /// Records that bytes will not be written.
-    pub(super) fn dropped(&self, bytes: usize) {
+    pub(super) fn record_dropped(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -160,7 +159,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Open {
+impl OpenConnections {
     /// A number above all before it.
     fn next(&self) -> u64 {
         self.newest.fetch_add(1, Ordering::Relaxed) + 1
@@ -168,14 +167,14 @@ impl Open {
 }
 
 /// The connections that did not make way.
-fn staying(connections: &HashMap<u64, Entry>) -> impl Iterator<Item = &Entry> {
+fn staying_connections(connections: &HashMap<u64, ConnectionEntry>) -> impl Iterator<Item = &ConnectionEntry> {
     connections.values().filter(|entry| !entry.close.is_cancelled())
 }
 
-/// Ends the connection of a stranger: from this network, else from the one with the most of them; the one whose last call
-/// ended first, or that was opened first. False if there is none.
-fn evict_stranger(connections: &HashMap<u64, Entry>, network: Option<IpAddr>, traffic: &Traffic) -> bool {
-    let mut strangers: HashMap<IpAddr, Vec<(u64, &Entry)>> = HashMap::new();
+/// Ends the connection of a stranger, to make room: one from this network, else from the network with the most strangers.
+/// The one goes whose last call ended first, or that was opened first. False without strangers.
+fn evict_stranger(connections: &HashMap<u64, ConnectionEntry>, network: Option<IpAddr>, traffic: &Traffic) -> bool {
+    let mut strangers: HashMap<IpAddr, Vec<(u64, &ConnectionEntry)>> = HashMap::new();
     for (id, entry) in connections.iter().filter(|(_, entry)| !entry.close.is_cancelled()) {
         if let Holder::Stranger(from) = entry.holder
             && network.is_none_or(|network| network == from)
@@ -184,7 +183,7 @@ fn evict_stranger(connections: &HashMap<u64, Entry>, network: Option<IpAddr>, tr
         }
     }
     let crowd = strangers.into_values().max_by_key(Vec::len).unwrap_or_default();
-    let idle_since = |entry: &Entry| entry.idle_since.load(Ordering::Relaxed);
+    let idle_since = |entry: &ConnectionEntry| entry.idle_since.load(Ordering::Relaxed);
     // A newcomer has the time of all that came before it to prove itself.
     let oldest = crowd.into_iter().min_by_key(|(id, entry)| (*id).max(idle_since(entry)));
     let Some((_, entry)) = oldest else { return false };
@@ -196,10 +195,9 @@ fn evict_stranger(connections: &HashMap<u64, Entry>, network: Option<IpAddr>, tr
     true
 }
 
-/// Closes the connection that has been without a call for the longest time, one of the owner's only if there is no
-/// other; false if there is none.
-fn close_idle(connections: &HashMap<u64, Entry>, holders: &[Holder]) -> bool {
-    let of_holders = staying(connections).filter(|entry| holders.contains(&entry.holder));
+/// Closes the longest idle connection, one of the owner's last. False if none is idle.
+fn close_idle(connections: &HashMap<u64, ConnectionEntry>, holders: &[Holder]) -> bool {
+    let of_holders = staying_connections(connections).filter(|entry| holders.contains(&entry.holder));
     let idle =
         of_holders.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry)).filter(|(since, _)| *since > 0);
     let Some((_, entry)) = idle.min_by_key(|(since, entry)| (entry.holder == Holder::Owner, *since)) else {
@@ -211,14 +209,15 @@ fn close_idle(connections: &HashMap<u64, Entry>, holders: &[Holder]) -> bool {
 
 /// Makes room for one more connection; false if all are in use. Strangers make way first, whatever they do.
 fn make_room(
-    connections: &HashMap<u64, Entry>,
+    connections: &HashMap<u64, ConnectionEntry>,
     holder: Holder,
     (most, reserved): (usize, usize),
     traffic: &Traffic,
 ) -> bool {
     let evict = |network| evict_stranger(connections, network, traffic);
-    let count =
-        |is_counted: &dyn Fn(Holder) -> bool| staying(connections).filter(|entry| is_counted(entry.holder)).count();
+    let count = |is_counted: &dyn Fn(Holder) -> bool| {
+        staying_connections(connections).filter(|entry| is_counted(entry.holder)).count()
+    };
     if holder.is_stranger() {
         let most = most - reserved;
         if let Holder::Stranger(network) = holder
@@ -263,11 +262,11 @@ impl Connections {
             calls: Mutex::default(),
             worked: Notify::new(),
             answered: AtomicWaker::new(),
-            unwritten: Unwritten::default(),
+            unwritten: UnwrittenBytes::default(),
         });
         let (idle_since, close) = (connection.idle_since.clone(), connection.close.clone());
         let (abort, weak) = (connection.abort.clone(), Arc::downgrade(&connection));
-        connections.insert(id, Entry { idle_since, connection: weak, close, abort, holder });
+        connections.insert(id, ConnectionEntry { idle_since, connection: weak, close, abort, holder });
         Some(connection)
     }
 
@@ -280,7 +279,7 @@ impl Connections {
     }
 
     /// All open connections.
-    pub(super) fn all(&self) -> Vec<Arc<Connection>> {
+    pub(super) fn open_connections(&self) -> Vec<Arc<Connection>> {
         locked(&self.open.connections).values().filter_map(|entry| entry.connection.upgrade()).collect()
     }
 }
@@ -292,7 +291,7 @@ impl Connection {
     }
 
     /// Records received bytes. False if they are one piece too many of a stranger's request.
-    pub(super) fn received(&self, bytes: usize) -> bool {
+    pub(super) fn record_received(&self, bytes: usize) -> bool {
         let now = self.now_ms();
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.received_ms.store(now, Ordering::Relaxed);
@@ -324,22 +323,22 @@ impl Connection {
     }
 
     /// Bytes of all its answers that are not written.
-    pub(super) fn unwritten(&self) -> &Unwritten {
+    pub(super) fn unwritten(&self) -> &UnwrittenBytes {
         &self.unwritten
     }
 
     /// Begins a request, until the answer to it begins.
-    pub(super) fn begin(self: &Arc<Self>) -> Working {
+    pub(super) fn begin(self: &Arc<Self>) -> WorkingRequest {
         if !self.is_proven.load(Ordering::Relaxed) {
             self.pieces.store(0, Ordering::Relaxed);
             self.asked_ms.store(self.now_ms(), Ordering::Relaxed);
         }
         self.change(|calls| calls.working += 1);
-        Working(self.clone())
+        WorkingRequest(self.clone())
     }
 
     /// Adds an answer, of a known length or not, until it is removed by its number.
-    pub(super) fn add<T: Watched>(&self, is_whole: bool, answer: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
+    pub(super) fn add<T: WatchedAnswer>(&self, is_whole: bool, answer: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
         self.change(|calls| {
             calls.next += 1;
             calls.whole += usize::from(is_whole);
@@ -408,7 +407,7 @@ impl Connection {
         }
     }
 
-    fn answers(&self) -> Vec<Arc<dyn Watched>> {
+    fn answers(&self) -> Vec<Arc<dyn WatchedAnswer>> {
         locked(&self.calls).answers.values().filter_map(Weak::upgrade).collect()
     }
 
@@ -451,9 +450,9 @@ impl Drop for Connection {
 }
 
 /// A request whose answer has not begun.
-pub(super) struct Working(Arc<Connection>);
+pub(super) struct WorkingRequest(Arc<Connection>);
 
-impl Drop for Working {
+impl Drop for WorkingRequest {
     fn drop(&mut self) {
         let is_last = self.0.change(|calls| {
             calls.working -= 1;
@@ -489,13 +488,13 @@ mod tests {
         }
 
         /// A connection with a call, which a stranger does not complete.
-        fn busy(&self, holder: Holder) -> (Working, Arc<Connection>) {
+        fn busy(&self, holder: Holder) -> (WorkingRequest, Arc<Connection>) {
             let connection = self.open(holder).expect("a place");
             (connection.begin(), connection)
         }
 
         /// A connection with a call of somebody who has proven who it is.
-        fn working(&self) -> (Working, Arc<Connection>) {
+        fn working(&self) -> (WorkingRequest, Arc<Connection>) {
             let (call, connection) = self.busy(at(1));
             connection.prove();
             (call, connection)
@@ -578,14 +577,14 @@ mod tests {
         let test = Test::new(8);
         let stranger = test.open(at(1)).expect("a place");
         let most = limits::STRANGER_PIECES_MAX;
-        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1));
+        assert!((0..most).all(|_| stranger.record_received(1)) && !stranger.record_received(1));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(stranger.received(1), "now and then");
-        assert!(!stranger.received(1));
+        assert!(stranger.record_received(1), "now and then");
+        assert!(!stranger.record_received(1));
         drop(stranger.begin());
-        assert!((0..most).all(|_| stranger.received(1)) && !stranger.received(1), "for each request");
+        assert!((0..most).all(|_| stranger.record_received(1)) && !stranger.record_received(1), "for each request");
         stranger.prove();
-        assert!((0..2 * most).all(|_| stranger.received(1)));
+        assert!((0..2 * most).all(|_| stranger.record_received(1)));
         assert_eq!(stranger.silent_for(), Duration::ZERO);
     }
 }

@@ -38,12 +38,12 @@ impl Delivery {
     }
 
     /// An answer with a reservation.
-    pub fn holding(held: Option<Arc<Reservation>>) -> Self {
+    pub fn with_reservation(held: Option<Arc<Reservation>>) -> Self {
         Self { held, ..Self::default() }
     }
 
     /// Records the cursor after everything that was produced so far; none if nothing of it can be resumed.
-    pub fn produced(&self, cursor: Option<&str>) {
+    pub fn record_produced(&self, cursor: Option<&str>) {
         if let Some(known) = &self.cursor {
             *known.lock().unwrap_or_else(PoisonError::into_inner) = cursor.map(str::to_owned);
         }
@@ -55,7 +55,7 @@ impl Delivery {
     }
 
     /// Records that the client took this many bytes.
-    pub(super) fn taken(&self, bytes: usize) {
+    pub(super) fn record_taken(&self, bytes: usize) {
         if let Some(held) = &self.held {
             held.touch();
             held.shrink(bytes);

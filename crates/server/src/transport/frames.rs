@@ -2,7 +2,7 @@
 //! for nobody; a frame that has begun is bounded in its size and its time, and is dropped for others if it stands still.
 //! A frame that is larger than a small request waits for its memory, and holds it until its reader asks for what follows.
 
-use super::incoming::Incoming;
+use super::incoming::RequestBytes;
 use super::request::{self, PREFIX_BYTES, length, sent_length};
 use crate::app::{Error, Reason};
 use crate::limits;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The content of a request that is a stream of frames.
 pub struct FrameBody {
-    stream: Incoming,
+    stream: RequestBytes,
     held: Arc<Reservation>,
     meter: Meter,
     requests: Arc<MemoryBudget>,
@@ -26,7 +26,7 @@ pub struct FrameBody {
     /// The memory of a large frame.
     large: Option<Arc<Reservation>>,
     /// Bytes that wait for such memory.
-    waiting: Option<(Admission, Bytes)>,
+    waiting: Option<(FrameAdmission, Bytes)>,
     /// The end of the time for the frame that has begun. The first one begins with the request.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Resolves when the request has to end for a reason of the daemon's.
@@ -35,7 +35,7 @@ pub struct FrameBody {
 }
 
 /// Memory for a large frame, once there is some.
-type Admission = Pin<Box<dyn Future<Output = Result<Reservation, Error>> + Send>>;
+type FrameAdmission = Pin<Box<dyn Future<Output = Result<Reservation, Error>> + Send>>;
 
 /// Where the bytes of a stream are within its frames.
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Meter {
 
 /// What bytes have done to the frame.
 #[derive(Debug, PartialEq, Eq)]
-enum Passed {
+enum FrameProgress {
     /// The stream is between two frames.
     Between,
     /// A frame is incomplete; true if it has begun with these bytes.
@@ -63,22 +63,22 @@ impl Meter {
     /// # Errors
     ///
     /// `REQUEST_TOO_LARGE` for a frame that is longer than any may be.
-    fn pass(&mut self, mut data: &[u8]) -> Result<Passed, Error> {
+    fn pass(&mut self, mut data: &[u8]) -> Result<FrameProgress, Error> {
         let mut has_begun = false;
         while !data.is_empty() {
             if self.left > 0 {
-                let taken = self.left.min(data.len());
-                self.left -= taken;
-                data = &data[taken..];
+                let count = self.left.min(data.len());
+                self.left -= count;
+                data = &data[count..];
                 if self.left == 0 {
                     self.prefix.clear();
                 }
                 continue;
             }
             has_begun |= self.prefix.is_empty();
-            let taken = (PREFIX_BYTES - self.prefix.len()).min(data.len());
-            self.prefix.extend_from_slice(&data[..taken]);
-            data = &data[taken..];
+            let count = (PREFIX_BYTES - self.prefix.len()).min(data.len());
+            self.prefix.extend_from_slice(&data[..count]);
+            data = &data[count..];
             if self.prefix.len() < PREFIX_BYTES {
                 break;
             }
@@ -92,7 +92,7 @@ impl Meter {
                 self.prefix.clear();
             }
         }
-        Ok(if self.prefix.is_empty() { Passed::Between } else { Passed::Within(has_begun) })
+        Ok(if self.prefix.is_empty() { FrameProgress::Between } else { FrameProgress::Within(has_begun) })
     }
 
     /// Bytes of memory that the frame takes while it is incomplete.
@@ -102,7 +102,7 @@ impl Meter {
 }
 
 impl FrameBody {
-    pub(super) fn new(stream: Incoming, traffic: &Traffic, closing: &Arc<CancellationToken>) -> Self {
+    pub(super) fn new(stream: RequestBytes, traffic: &Traffic, closing: &Arc<CancellationToken>) -> Self {
         let held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
         Self {
             stream,
@@ -119,15 +119,15 @@ impl FrameBody {
     }
 
     /// The memory reserved for the request, until it is answered.
-    pub(super) fn held(&self) -> Arc<Reservation> {
+    pub(super) fn reservation(&self) -> Arc<Reservation> {
         self.held.clone()
     }
 
     /// Passes bytes that came. False if they wait for memory first.
     fn pass(&mut self, data: &Bytes) -> Result<bool, Error> {
         let has_begun = match self.meter.pass(data)? {
-            Passed::Between => None,
-            Passed::Within(has_begun) => Some(has_begun),
+            FrameProgress::Between => None,
+            FrameProgress::Within(has_begun) => Some(has_begun),
         };
         let largest = self.meter.largest;
         if largest > limits::SMALL_REQUEST_BYTES && self.large.as_ref().is_none_or(|large| large.bytes() < largest) {
@@ -289,13 +289,13 @@ mod tests {
                 at += bytes.len();
                 let passed = meter.pass(bytes).expect("short frames");
                 let is_between = [8, 13, 19].contains(&at);
-                assert_eq!(passed == Passed::Between, is_between, "pieces of {piece}, after {at}");
+                assert_eq!(passed == FrameProgress::Between, is_between, "pieces of {piece}, after {at}");
             }
         }
         let mut meter = Meter::default();
-        assert_eq!(meter.pass(&[0, 0]).expect("a begin"), Passed::Within(true));
-        assert_eq!((meter.pass(&[0, 0, 9, 1]).expect("more"), meter.bytes()), (Passed::Within(false), 9));
-        assert_eq!(meter.pass(&[1; 9]).expect("the next begins"), Passed::Within(true));
+        assert_eq!(meter.pass(&[0, 0]).expect("a begin"), FrameProgress::Within(true));
+        assert_eq!((meter.pass(&[0, 0, 9, 1]).expect("more"), meter.bytes()), (FrameProgress::Within(false), 9));
+        assert_eq!(meter.pass(&[1; 9]).expect("the next begins"), FrameProgress::Within(true));
     }
 
     #[test]
@@ -303,6 +303,6 @@ mod tests {
         let mut meter = Meter::default();
         let refused = meter.pass(&[0, 0, 16, 0, 1]).expect_err("1 MiB and a byte");
         assert_eq!(refused.reason, Reason::RequestTooLarge);
-        assert_eq!(Meter::default().pass(&[0, 0, 16, 0, 0]).expect("1 MiB"), Passed::Within(true));
+        assert_eq!(Meter::default().pass(&[0, 0, 16, 0, 0]).expect("1 MiB"), FrameProgress::Within(true));
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A socket of which some bytes were read.
-pub(super) struct Greeted<T> {
+pub(super) struct GreetedSocket<T> {
     first: Bytes,
     io: T,
     /// Over HTTP/1.1: the end of what the client sends.
@@ -42,7 +42,7 @@ impl HalfClosed {
     }
 }
 
-impl<T> Greeted<T> {
+impl<T> GreetedSocket<T> {
     /// The same socket of a client over HTTP/1.1, whose calls are answered if it only stopped sending.
     pub(super) fn half_closed(self, connection: Arc<Connection>) -> Self {
         Self { end: Some(HalfClosed { connection, patience: None }), ..self }
@@ -54,7 +54,7 @@ impl<T> Greeted<T> {
 /// # Errors
 ///
 /// Those of the socket.
-pub(super) async fn read<T: Io>(mut io: T) -> Result<(bool, Greeted<T>)> {
+pub(super) async fn read<T: Io>(mut io: T) -> Result<(bool, GreetedSocket<T>)> {
     let mut first = BytesMut::with_capacity(PREFACE.len());
     while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
         let missing = (PREFACE.len() - first.len()) as u64;
@@ -63,10 +63,10 @@ pub(super) async fn read<T: Io>(mut io: T) -> Result<(bool, Greeted<T>)> {
         }
     }
     let is_http2 = first == PREFACE;
-    Ok((is_http2, Greeted { first: first.freeze(), io, end: None }))
+    Ok((is_http2, GreetedSocket { first: first.freeze(), io, end: None }))
 }
 
-impl<T: Io> AsyncRead for Greeted<T> {
+impl<T: Io> AsyncRead for GreetedSocket<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         if self.first.is_empty() {
             let (before, Self { io, end, .. }) = (buffer.filled().len(), &mut *self);
@@ -86,7 +86,7 @@ impl<T: Io> AsyncRead for Greeted<T> {
     }
 }
 
-impl<T: Io> AsyncWrite for Greeted<T> {
+impl<T: Io> AsyncWrite for GreetedSocket<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
         Pin::new(&mut self.io).poll_write(context, data)
     }

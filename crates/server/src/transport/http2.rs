@@ -6,7 +6,7 @@
 
 use super::answer::{AnswerBody, Piece};
 use super::connections::Connection;
-use super::incoming::{self, Incoming};
+use super::incoming::{self, RequestBytes};
 use super::io::Io;
 use crate::limits;
 use h2::server::{Builder, SendResponse};
@@ -57,13 +57,13 @@ pub(super) async fn lost(mut pings: PingPong, connection: &Connection) {
 pub(super) async fn answer<F>(
     request: Request<h2::RecvStream>,
     mut respond: SendResponse<Piece>,
-    call: impl FnOnce(Request<Incoming>) -> F,
+    call: impl FnOnce(Request<RequestBytes>) -> F,
 ) where
     F: Future<Output = Response<AnswerBody>>,
 {
     let (head, stream) = request.into_parts();
     let (mut pump, reader) = incoming::http2(stream);
-    let mut calling = pin!(call(Request::from_parts(head, Incoming::Http2(reader))));
+    let mut calling = pin!(call(Request::from_parts(head, RequestBytes::Http2(reader))));
     let answered = std::future::poll_fn(|context| {
         pump.poll(context);
         if let Poll::Ready(answer) = calling.as_mut().poll(context) {
@@ -88,7 +88,7 @@ pub(super) async fn answer<F>(
     if is_whole {
         return;
     }
-    let mut sending = Sending { stream, body, piece: None };
+    let mut sending = AnswerSender { stream, body, piece: None };
     let sent = std::future::poll_fn(|context| {
         pump.poll(context);
         sending.poll(context)
@@ -99,14 +99,14 @@ pub(super) async fn answer<F>(
 }
 
 /// An answer on its way.
-struct Sending {
+struct AnswerSender {
     stream: SendStream<Piece>,
     body: AnswerBody,
     /// A piece that waits for the client's window, and whether it is the last.
     piece: Option<(Piece, bool)>,
 }
 
-impl Sending {
+impl AnswerSender {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
             if let Poll::Ready(reason) = self.stream.poll_reset(context)? {

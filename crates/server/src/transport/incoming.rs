@@ -19,15 +19,15 @@ use std::task::{Context, Poll, Waker, ready};
 const JOINED_BYTES: usize = 4 * 1024;
 
 /// The bytes of a request.
-pub(super) enum Incoming {
+pub(super) enum RequestBytes {
     /// Over HTTP/1.1, with whether all of it was read.
     Http1(hyper::body::Incoming, Arc<AtomicBool>),
     /// Over HTTP/2.
-    Http2(Reader),
+    Http2(BodyReader),
 }
 
 /// The reader of a request over HTTP/2.
-pub(super) struct Reader(Arc<Inbox>);
+pub(super) struct BodyReader(Arc<Inbox>);
 
 /// What takes the bytes of a request over HTTP/2 from the protocol.
 pub(super) struct Pump {
@@ -37,48 +37,48 @@ pub(super) struct Pump {
 }
 
 /// Bytes between both.
-struct Inbox(Mutex<State>);
+struct Inbox(Mutex<InboxState>);
 
-struct State {
+struct InboxState {
     pieces: VecDeque<Bytes>,
     /// Small pieces behind those.
     joined: BytesMut,
     flow: FlowControl,
-    end: Option<End>,
+    end: Option<BodyEnd>,
     /// False once nobody reads any more.
     is_read: bool,
     reader: Option<Waker>,
 }
 
-enum End {
+enum BodyEnd {
     Whole,
     Trailers(HeaderMap),
     Broken(String),
 }
 
 /// A request over HTTP/2: what takes its bytes, and their reader.
-pub(super) fn http2(mut stream: RecvStream) -> (Pump, Reader) {
+pub(super) fn http2(mut stream: RecvStream) -> (Pump, BodyReader) {
     let flow = stream.flow_control().clone();
-    let state = State {
+    let state = InboxState {
         pieces: VecDeque::new(),
         joined: BytesMut::new(),
         flow,
-        end: stream.is_end_stream().then_some(End::Whole),
+        end: stream.is_end_stream().then_some(BodyEnd::Whole),
         is_read: true,
         reader: None,
     };
     let stream = state.end.is_none().then_some(stream);
     let inbox = Arc::new(Inbox(Mutex::new(state)));
-    (Pump { stream, inbox: inbox.clone() }, Reader(inbox))
+    (Pump { stream, inbox: inbox.clone() }, BodyReader(inbox))
 }
 
 impl Inbox {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl InboxState {
     fn push(&mut self, data: Bytes) {
         if !self.is_read {
             return self.release(data.len());
@@ -124,18 +124,18 @@ impl Pump {
         let end = loop {
             match stream.poll_data(context) {
                 Poll::Pending if self.inbox.state().is_read => return,
-                Poll::Pending => break End::Whole,
+                Poll::Pending => break BodyEnd::Whole,
                 Poll::Ready(Some(Ok(data))) => {
                     let mut state = self.inbox.state();
                     state.push(data);
                     state.wake();
                 }
-                Poll::Ready(Some(Err(error))) => break End::Broken(error.to_string()),
+                Poll::Ready(Some(Err(error))) => break BodyEnd::Broken(error.to_string()),
                 Poll::Ready(None) => match stream.poll_trailers(context) {
                     Poll::Pending => return,
-                    Poll::Ready(Ok(Some(trailers))) => break End::Trailers(trailers),
-                    Poll::Ready(Ok(None)) => break End::Whole,
-                    Poll::Ready(Err(error)) => break End::Broken(error.to_string()),
+                    Poll::Ready(Ok(Some(trailers))) => break BodyEnd::Trailers(trailers),
+                    Poll::Ready(Ok(None)) => break BodyEnd::Whole,
+                    Poll::Ready(Err(error)) => break BodyEnd::Broken(error.to_string()),
                 },
             }
         };
@@ -143,7 +143,7 @@ impl Pump {
         self.end(end);
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: BodyEnd) {
         let mut state = self.inbox.state();
         state.end.get_or_insert(end);
         state.wake();
@@ -153,11 +153,11 @@ impl Pump {
 /// The call is over: whoever still reads its request finds an end.
 impl Drop for Pump {
     fn drop(&mut self) {
-        self.end(End::Broken("the call is over".to_owned()));
+        self.end(BodyEnd::Broken("the call is over".to_owned()));
     }
 }
 
-impl Drop for Reader {
+impl Drop for BodyReader {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_read = false;
@@ -170,7 +170,7 @@ impl Drop for Reader {
     }
 }
 
-impl Reader {
+impl BodyReader {
     fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         let mut state = self.0.state();
         if let Some(data) = state.take() {
@@ -180,20 +180,20 @@ impl Reader {
             state.reader = Some(context.waker().clone());
             return Poll::Pending;
         };
-        Poll::Ready(match std::mem::replace(end, End::Whole) {
-            End::Whole => None,
-            End::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
-            End::Broken(why) => Some(Err(why.into())),
+        Poll::Ready(match std::mem::replace(end, BodyEnd::Whole) {
+            BodyEnd::Whole => None,
+            BodyEnd::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            BodyEnd::Broken(why) => Some(Err(why.into())),
         })
     }
 
     fn is_end_stream(&self) -> bool {
         let state = self.0.state();
-        state.pieces.is_empty() && state.joined.is_empty() && matches!(state.end, Some(End::Whole))
+        state.pieces.is_empty() && state.joined.is_empty() && matches!(state.end, Some(BodyEnd::Whole))
     }
 }
 
-impl Incoming {
+impl RequestBytes {
     /// A request over HTTP/1.1, and whether all of it was read.
     pub(super) fn http1(body: hyper::body::Incoming) -> (Self, Arc<AtomicBool>) {
         let is_whole = Arc::new(AtomicBool::new(body.is_end_stream()));
@@ -201,7 +201,7 @@ impl Incoming {
     }
 }
 
-impl Body for Incoming {
+impl Body for RequestBytes {
     type Data = Bytes;
     type Error = axum::BoxError;
 

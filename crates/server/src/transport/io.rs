@@ -22,7 +22,7 @@ impl<T: Io> AsyncRead for CountedIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        match self.connection.received(buffer.filled().len() - before) {
+        match self.connection.record_received(buffer.filled().len() - before) {
             true => Poll::Ready(Ok(())),
             false => Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into())),
         }

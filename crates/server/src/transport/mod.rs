@@ -28,7 +28,7 @@ pub use error::{ListenError, TlsError};
 pub use peer::Peer;
 pub use request::RequestClass;
 pub use request_body::RequestBody;
-pub use server::{Admission, Options, Refused, Service, Standing};
+pub use server::{Admission, ClientStanding, HeadRefusal, Options, Service};
 pub use socket::Socket;
 pub use tls::{Tls, TlsFiles};
 

@@ -1,7 +1,7 @@
 //! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length that it
 //! announces, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::incoming::Incoming;
+use super::incoming::RequestBytes;
 use crate::app::{Error, Reason};
 use crate::limits;
 use crate::traffic::{MemoryBudget, RequestMemory, Reservation, Traffic};
@@ -47,7 +47,7 @@ pub enum RequestClass {
 pub struct MessageBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
-    stream: Incoming,
+    stream: RequestBytes,
     memory: Arc<RequestMemory>,
     size: Size,
     /// Bytes since its last progress.
@@ -99,7 +99,7 @@ async fn broken(memory: Arc<RequestMemory>, deadline: Option<Deadline>, closing:
             let message = format!("the request was not complete after {limit_ms} ms");
             Error::new(Reason::RequestTimedOut, message).with("limit_ms", limit_ms)
         }
-        () = memory.held().revoked() => {
+        () = memory.reservation().revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
         () = closing.cancelled() => Error::stopping(),
@@ -109,48 +109,48 @@ async fn broken(memory: Arc<RequestMemory>, deadline: Option<Deadline>, closing:
 /// Waits until memory for a request is reserved.
 pub(super) async fn admit(
     head: &Parts,
-    mut stream: Incoming,
+    mut stream: RequestBytes,
     class: RequestClass,
     traffic: &Traffic,
     closing: &Arc<CancellationToken>,
 ) -> Result<MessageBody, Error> {
-    let memory = |held: Arc<Reservation>| RequestMemory::of(held, &traffic.requests);
+    let memory = |held: Arc<Reservation>| RequestMemory::new(held, &traffic.requests);
     if class == RequestClass::Open {
-        let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
+        let reservation = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let size = Size { left: None, step: 1, is_short: false };
-        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, None, closing));
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(reservation), size, None, closing));
     }
     if class == RequestClass::Strangers {
-        let held = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
+        let reservation = Arc::new(traffic.strangers.hold(limits::REQUEST_BYTES_MIN));
         let deadline = Deadline::after(limits::STRANGER_REQUEST_MS_MAX);
-        let size = Size::of(class, limits::STRANGER_REQUEST_BYTES_MAX);
-        return Ok(MessageBody::new(Bytes::new(), stream, memory(held), size, Some(deadline), closing));
+        let size = Size::new(class, limits::STRANGER_REQUEST_BYTES_MAX);
+        return Ok(MessageBody::new(Bytes::new(), stream, memory(reservation), size, Some(deadline), closing));
     }
     let deadline = Deadline::after(limits::REQUEST_MS_MAX);
-    let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
+    let mut reservation = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
     let mut first = Bytes::new();
     let (length, sent) = match announced_length(head, &stream) {
         Some(length) => (length, length),
         None => {
             first = tokio::select! {
                 biased;
-                first = prefix(&mut stream, &held) => first,
-                error = broken(memory(held.clone()), Some(deadline), closing.clone()) => return Err(error),
+                first = read_prefix(&mut stream, &reservation) => first,
+                error = broken(memory(reservation.clone()), Some(deadline), closing.clone()) => return Err(error),
             };
             (length(&first), PREFIX_BYTES.saturating_add(sent_length(&first)))
         }
     };
     if length <= limits::SMALL_REQUEST_BYTES {
-        held.touch();
-        held.resize(length.max(limits::REQUEST_BYTES_MIN));
+        reservation.touch();
+        reservation.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
-        held = Arc::new(large(length, traffic.requests.clone(), closing.clone()).await?);
+        reservation = Arc::new(large(length, traffic.requests.clone(), closing.clone()).await?);
     } else if first.is_empty() {
         let message = format!("a request of {length} bytes is longer than any can be");
         return Err(Error::new(Reason::RequestTooLarge, message).with("limit", limits::REQUEST_BYTES_MAX));
     }
     // A message that is longer than any may be reserves nothing: its service refuses it by its length.
-    Ok(MessageBody::new(first, stream, memory(held), Size::of(class, sent), Some(deadline), closing))
+    Ok(MessageBody::new(first, stream, memory(reservation), Size::new(class, sent), Some(deadline), closing))
 }
 
 /// Waits for memory for a large request.
@@ -172,7 +172,7 @@ pub(super) async fn large(
 
 /// The length of a request in its headers; none if its message announces it. Of a request that announces no length at
 /// all, the longest that any can have.
-fn announced_length(head: &Parts, stream: &Incoming) -> Option<usize> {
+fn announced_length(head: &Parts, stream: &RequestBytes) -> Option<usize> {
     if head.headers.get(CONTENT_TYPE).is_some_and(|kind| GRPC.iter().any(|grpc| kind.as_bytes() == grpc.as_bytes())) {
         return None;
     }
@@ -187,14 +187,14 @@ fn announced_length(head: &Parts, stream: &Incoming) -> Option<usize> {
 
 impl Size {
     /// The size of a request of this many bytes.
-    fn of(class: RequestClass, bytes: usize) -> Self {
+    fn new(class: RequestClass, bytes: usize) -> Self {
         let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
         Self { left: Some(bytes), step: (bytes / steps).max(1), is_short: class == RequestClass::Short }
     }
 }
 
 /// The first bytes of a request, including its length; fewer if the request is shorter.
-async fn prefix(stream: &mut Incoming, held: &Reservation) -> Bytes {
+async fn read_prefix(stream: &mut RequestBytes, held: &Reservation) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // The next reader of the stream gets the same error.
@@ -231,7 +231,7 @@ pub(super) fn length(first: &[u8]) -> usize {
 impl MessageBody {
     fn new(
         first: Bytes,
-        stream: Incoming,
+        stream: RequestBytes,
         memory: Arc<RequestMemory>,
         size: Size,
         deadline: Option<Deadline>,
@@ -266,7 +266,7 @@ impl MessageBody {
         self.unreported_bytes += data.len();
         if self.unreported_bytes >= self.size.step {
             self.unreported_bytes = 0;
-            self.memory.held().touch();
+            self.memory.reservation().touch();
         }
         Ok(Frame::data(data))
     }
@@ -274,9 +274,9 @@ impl MessageBody {
     fn complete(&mut self) {
         self.is_complete = true;
         if self.size.is_short {
-            self.memory.read();
+            self.memory.release_sent();
         }
-        self.memory.held().exempt();
+        self.memory.reservation().exempt();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The content of a request, with the memory that is reserved for it.
 
 use super::frames::FrameBody;
-use super::incoming::Incoming;
+use super::incoming::RequestBytes;
 use super::request::{self, MessageBody, RequestClass};
 use crate::app::{Error, Reason};
 use crate::traffic::{RequestMemory, Traffic};
@@ -28,7 +28,7 @@ impl RequestBody {
     /// Waits until memory for a request is reserved, which holds it until it is answered.
     pub(super) async fn admit(
         head: &Parts,
-        stream: Incoming,
+        stream: RequestBytes,
         class: RequestClass,
         traffic: &Traffic,
         closing: &Arc<CancellationToken>,
@@ -41,7 +41,7 @@ impl RequestBody {
             }
             RequestClass::Frames => {
                 let body = FrameBody::new(stream, traffic, closing);
-                Ok((RequestMemory::of(body.held(), &traffic.requests), Self::Frames(body)))
+                Ok((RequestMemory::new(body.reservation(), &traffic.requests), Self::Frames(body)))
             }
             class => {
                 let body = request::admit(head, stream, class, traffic, closing).await?;

@@ -19,11 +19,11 @@ use tokio_util::task::TaskTracker;
 pub type Service = Box<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
 
 /// Looks at the head of a request before anything of its body is waited for.
-pub type Admission = Box<dyn Fn(&mut Parts) -> Result<Standing, Error> + Send + Sync>;
+pub type Admission = Box<dyn Fn(&mut Parts) -> Result<ClientStanding, Error> + Send + Sync>;
 
 /// What a request's head says of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClientStanding {
     /// The client has proven who it is, and may call what it calls.
     Proven,
     /// Nothing is known of the client, and the call is anybody's.
@@ -32,7 +32,7 @@ pub enum Standing {
 
 /// Why a request is refused by its head, in its extensions: the service answers it, and there is no body.
 #[derive(Debug, Clone)]
-pub struct Refused(pub Error);
+pub struct HeadRefusal(pub Error);
 
 /// What the transport needs of the services behind it.
 pub struct Options {
@@ -88,7 +88,7 @@ impl Server {
                 () = self.closing.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let open = self.connections.all();
+            let open = self.connections.open_connections();
             if open.is_empty() && self.options.stopping.is_cancelled() {
                 return;
             }

@@ -41,12 +41,12 @@ enum SocketState {
     Dead,
 }
 
-fn failed(path: &Path, source: io::Error) -> ListenError {
+fn listen_failure(path: &Path, source: io::Error) -> ListenError {
     ListenError { address: format!("unix:{}", path.display()), source }
 }
 
-fn refused(path: &Path, why: impl Into<String>) -> ListenError {
-    failed(path, io::Error::other(why.into()))
+fn listen_refusal(path: &Path, why: impl Into<String>) -> ListenError {
+    listen_failure(path, io::Error::other(why.into()))
 }
 
 /// Refuses a path that cannot be listened on, and changes nothing.
@@ -57,7 +57,7 @@ pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), ListenErro
 /// Listens on a socket that only its owner can open. Creates the socket's directory if it is missing.
 pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), ListenError> {
     check(path, data_dir).await?;
-    let failed = |source| failed(path, source);
+    let failed = |source| listen_failure(path, source);
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory).map_err(failed)?;
     }
@@ -82,7 +82,7 @@ async fn lock(path: &Path) -> Result<File, ListenError> {
     name.push(".lock");
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(flags).open(&name);
-    let file = file.map_err(|error| refused(path, format!("{} cannot be opened: {error}", name.display())))?;
+    let file = file.map_err(|error| listen_refusal(path, format!("{} cannot be opened: {error}", name.display())))?;
     let deadline = Instant::now() + Duration::from_millis(limits::SOCKET_LOCK_MS_MAX);
     loop {
         match file.try_lock() {
@@ -90,8 +90,10 @@ async fn lock(path: &Path) -> Result<File, ListenError> {
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(limits::SOCKET_LOCK_RETRY_MS)).await;
             }
-            Err(TryLockError::WouldBlock) => return Err(refused(path, "another daemon is about to listen there")),
-            Err(TryLockError::Error(source)) => return Err(failed(path, source)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(listen_refusal(path, "another daemon is about to listen there"));
+            }
+            Err(TryLockError::Error(source)) => return Err(listen_failure(path, source)),
         }
     }
 }
@@ -111,50 +113,52 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, ListenError> {
     if path.file_name().is_none() {
-        return Err(refused(path, "the path names no file"));
+        return Err(listen_refusal(path, "the path names no file"));
     }
     if SocketAddr::from_pathname(path).is_err() {
         let length = path.as_os_str().len();
-        return Err(refused(
+        return Err(listen_refusal(
             path,
             format!("a path of {length} bytes is too long for a socket: --socket takes another"),
         ));
     }
-    let path_there = resolved(path);
-    if path_there == resolved(data_dir) || store::paths(data_dir).iter().any(|file| path_there == resolved(file)) {
-        return Err(refused(path, "the store has its own files there"));
+    let path_there = resolve_path(path);
+    if path_there == resolve_path(data_dir)
+        || store::paths(data_dir).iter().any(|file| path_there == resolve_path(file))
+    {
+        return Err(listen_refusal(path, "the store has its own files there"));
     }
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SocketState::Free),
         // The store has a better error for a problem with its directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.starts_with(data_dir) => {
             return Ok(SocketState::Free);
         }
-        Err(error) => return Err(failed(path, error)),
+        Err(error) => return Err(listen_failure(path, error)),
     };
-    if !found.file_type().is_socket() {
-        let what = match found.file_type() {
+    if !metadata.file_type().is_socket() {
+        let what = match metadata.file_type() {
             kind if kind.is_symlink() => "a symbolic link",
             kind if kind.is_dir() => "a directory",
             _ => "a file",
         };
-        return Err(refused(path, format!("{what} is there, and only a socket that nobody uses is replaced")));
+        return Err(listen_refusal(path, format!("{what} is there, and only a socket that nobody uses is replaced")));
     }
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(path, format!("the socket there belongs to another user (uid {})", found.uid())));
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(listen_refusal(path, format!("the socket there belongs to another user (uid {})", metadata.uid())));
     }
     match UnixStream::connect(path).await {
-        Ok(_) => Err(refused(path, "another daemon listens there already")),
+        Ok(_) => Err(listen_refusal(path, "another daemon listens there already")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(SocketState::Dead),
         // The socket was removed since it was found.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SocketState::Free),
-        Err(error) => Err(refused(path, format!("it is unknown if the socket there is used: {error}"))),
+        Err(error) => Err(listen_refusal(path, format!("it is unknown if the socket there is used: {error}"))),
     }
 }
 
 /// The path with all symbolic links resolved except in its last component, as far as the path exists.
-fn resolved(path: &Path) -> PathBuf {
+fn resolve_path(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let parent = parent.canonicalize().or_else(|_| std::path::absolute(parent)).unwrap_or_else(|_| parent.to_owned());
     path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name))

@@ -4,7 +4,7 @@ use super::accept::{self, Listener};
 use super::connection;
 use super::connections::Holder;
 use super::io::CountedIo;
-use super::{Options, Peer, RequestBody, RequestClass, Server, Service, Standing};
+use super::{ClientStanding, Options, Peer, RequestBody, RequestClass, Server, Service};
 use crate::app::Error;
 use crate::traffic::{MemoryBudget, Traffic};
 use axum::body::Body;
@@ -61,7 +61,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn server_of(traffic: Traffic, service: Service) -> Arc<Server> {
     let options = Options {
         service,
-        admit: Box::new(|_: &mut http::request::Parts| Ok(Standing::Proven)),
+        admit: Box::new(|_: &mut http::request::Parts| Ok(ClientStanding::Proven)),
         class: |path| match path {
             path if path.contains("short") => RequestClass::Short,
             path if path.contains("frames") => RequestClass::Frames,
@@ -131,7 +131,7 @@ async fn reason(response: ResponseFuture) -> String {
 }
 
 /// Bytes of an answer, once its client has taken them all.
-async fn taken(mut answer: RecvStream) -> usize {
+async fn read_bytes(mut answer: RecvStream) -> usize {
     let mut bytes = 0;
     while let Some(data) = answer.data().await {
         let data = data.expect("it goes on");
@@ -264,7 +264,7 @@ async fn readers_that_take_their_answers_are_not_disconnected_by_each_other() {
         answers.push(call(&client, "page", 0).await.await.expect("an answer").into_body());
     }
     for answer in answers {
-        assert_eq!(taken(answer).await, PAGE_BYTES);
+        assert_eq!(read_bytes(answer).await, PAGE_BYTES);
     }
     pass(1).await;
     assert_eq!(server.options.traffic.answers.held_bytes(), 0);
@@ -338,7 +338,7 @@ async fn the_owner_is_answered_while_others_have_every_connection_that_they_can(
     assert!(refusal.ends_with(b"too many connections"), "{refusal:?}");
     assert_eq!(server.options.traffic.refused_connections.get(), 1);
     let owner = client(UnixStream::connect(&path).await.expect("a connection"), WIDE).await;
-    assert_eq!(taken(call(&owner, "page", 0).await.await.expect("an answer").into_body()).await, PAGE_BYTES);
+    assert_eq!(read_bytes(call(&owner, "page", 0).await.await.expect("an answer").into_body()).await, PAGE_BYTES);
     drop(others);
 }
 

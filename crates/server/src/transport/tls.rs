@@ -36,18 +36,18 @@ pub struct Tls {
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 fn stamp(path: &Path) -> Stamp {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// Bytes of a file. What is none is not waited for, such as a pipe that nobody writes.
+/// Bytes of a regular file. Opening a pipe that nobody writes would never return.
 fn bytes(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |why: String| TlsError { path: path.to_owned(), why };
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     let mut file = opened.map_err(|error| failed(error.to_string()))?;
-    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !found.is_file() {
+    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
         return Err(failed("it is no regular file".to_owned()));
     }
     let limit = limits::TLS_FILE_BYTES_MAX;
@@ -66,17 +66,17 @@ impl TlsFiles {
     }
 
     /// The files if they are other than they were, with their states.
-    fn changed(&self, known: &[Stamp]) -> Option<(Vec<Stamp>, Result<ServerConfig, TlsError>)> {
+    fn reread_changed(&self, known: &[Stamp]) -> Option<(Vec<Stamp>, Result<ServerConfig, TlsError>)> {
         let now = self.stamps();
-        (now != known).then(|| (now, self.read()))
+        (now != known).then(|| (now, self.read_config()))
     }
 
-    fn read(&self) -> Result<ServerConfig, TlsError> {
+    fn read_config(&self) -> Result<ServerConfig, TlsError> {
         let failed = |path: &Path, why: String| TlsError { path: path.to_owned(), why };
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, TlsError> {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(path)?).collect();
-            let found = read.map_err(|error| failed(path, error.to_string()))?;
-            if found.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(found) }
+            let chain = read.map_err(|error| failed(path, error.to_string()))?;
+            if chain.is_empty() { Err(failed(path, "it has no certificate".to_owned())) } else { Ok(chain) }
         };
         let chain = certificates(&self.certificate)?;
         // The error may quote nothing of a key.
@@ -111,7 +111,7 @@ impl Tls {
     ///
     /// For a file that cannot be read, or a key that is not the certificate's.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        let config = Arc::new(RwLock::new(Arc::new(files.read()?)));
+        let config = Arc::new(RwLock::new(Arc::new(files.read_config()?)));
         Ok(Self { files: Arc::new(files), config })
     }
 
@@ -123,7 +123,7 @@ impl Tls {
     /// Reads the files again whenever they changed, until the daemon stops. Files that cannot be used change nothing:
     /// a certificate and its key are seldom replaced in the same instant.
     pub(super) async fn follow(self, stopping: CancellationToken) {
-        let mut known = Vec::new();
+        let mut stamps = Vec::new();
         let mut ticks = tokio::time::interval(Duration::from_millis(limits::CERTIFICATE_CHECK_MS));
         loop {
             tokio::select! {
@@ -131,8 +131,8 @@ impl Tls {
                 _ = ticks.tick() => {}
             }
             // A file system may take its time, and answers go on meanwhile.
-            let (files, before) = (self.files.clone(), known.clone());
-            let reading = tokio::task::spawn_blocking(move || files.changed(&before));
+            let (files, before) = (self.files.clone(), stamps.clone());
+            let reading = tokio::task::spawn_blocking(move || files.reread_changed(&before));
             let read = tokio::select! {
                 () = stopping.cancelled() => return,
                 read = reading => read,
@@ -141,10 +141,10 @@ impl Tls {
             match read {
                 Ok(config) => {
                     *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                    if !known.is_empty() {
+                    if !stamps.is_empty() {
                         tracing::info!("new connections get the new certificate");
                     }
-                    known = now;
+                    stamps = now;
                 }
                 Err(error) => tracing::warn!(%error, "the changed certificate is not used"),
             }
@@ -169,7 +169,7 @@ mod tests {
         {
             let files = TlsFiles { certificate: path.clone(), key: long.clone(), client_authorities: None };
             let (reads, read) = std::sync::mpsc::channel();
-            std::thread::spawn(move || reads.send(files.read().map(drop)));
+            std::thread::spawn(move || reads.send(files.read_config().map(drop)));
             let error = read.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody").expect_err("refused");
             assert!(error.to_string().contains(expected), "{error}");
         }

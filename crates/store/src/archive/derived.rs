@@ -80,7 +80,6 @@ fn bounds(table: &str) -> (i64, i64) {
     }
 }
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     EVENTS, REQUESTS, IS_ID, HEAD, WRONG[0].1, WRONG[1].1, WRONG[2].1, WRONG[3].1, WRONG[4].1, WRONG[5].1, WRONG[6].1,
@@ -97,7 +96,7 @@ fn require(is_right: bool, table: &str) -> Result<()> {
 
 /// A compaction by its events.
 #[derive(Default)]
-struct OfEvents {
+struct EventCompaction {
     start: Option<(CompactionKind, Trigger, Option<Level>, i64, i64)>,
     /// Its newest prune mark, at whose revision a compaction without a summary ends.
     pruned: Option<Revision>,
@@ -115,13 +114,13 @@ enum End {
 /// What the events of a session say of its compactions and requests.
 #[derive(Default)]
 struct Events {
-    compactions: BTreeMap<CompactionId, OfEvents>,
+    compactions: BTreeMap<CompactionId, EventCompaction>,
     /// The last revisions of the mutations with a request id.
     requests: HashMap<String, BTreeSet<Revision>>,
 }
 
 impl Events {
-    fn of(reader: &mut Reader<'_>, key: i64) -> Result<Self> {
+    fn read(reader: &mut Reader<'_>, key: i64) -> Result<Self> {
         let mut events = Self::default();
         let mut requests: BTreeSet<String> = BTreeSet::new();
         let mut newest: Revision = 0;
@@ -167,14 +166,14 @@ impl Events {
         }
     }
 
-    fn of_compaction(&mut self, id: CompactionId) -> &mut OfEvents {
+    fn of_compaction(&mut self, id: CompactionId) -> &mut EventCompaction {
         self.compactions.entry(id).or_default()
     }
 }
 
-impl OfEvents {
+impl EventCompaction {
     /// True if a row says the same.
-    fn is(&self, row: &Compaction) -> bool {
+    fn matches(&self, row: &Compaction) -> bool {
         let same_start = self.start.is_none_or(|(kind, trigger, level, context_tokens, window_tokens)| {
             let request = &row.request;
             (request.kind, request.trigger, request.level) == (kind, trigger, level)
@@ -183,7 +182,7 @@ impl OfEvents {
         let same_end = match &self.end {
             Some((at, end)) => {
                 let revisions = [Some(*at), self.pruned];
-                row.end_revision.is_some() && revisions.contains(&row.end_revision) && end.is(row)
+                row.end_revision.is_some() && revisions.contains(&row.end_revision) && end.matches(row)
             }
             // One that never began ends without an event.
             None => {
@@ -195,7 +194,7 @@ impl OfEvents {
 }
 
 impl End {
-    fn is(&self, row: &Compaction) -> bool {
+    fn matches(&self, row: &Compaction) -> bool {
         use CompactionState::{Cancelled, Dead, Done, Failed, Superseded};
         match self {
             Self::Done(outcome) => row.state == Done && row.outcome.as_ref() == Some(&**outcome),
@@ -223,14 +222,14 @@ pub(super) fn check(reader: &mut Reader<'_>, key: i64) -> Result<()> {
         require((0..=newest).contains(&row.get::<Revision>(column)?), "session")?;
     }
     require(row.get::<i64>(4)? >= 0 && row.get::<i64>(5)? >= 0, "session")?;
-    let Events { mut compactions, requests } = Events::of(reader, key)?;
+    let Events { mut compactions, requests } = Events::read(reader, key)?;
     let mut below = None;
     loop {
         let rows = jobs::of_session(reader, key, below, limits::PAGE_SIZE_MAX)?;
         let Some((last, _)) = rows.last() else { break };
         below = Some(*last);
         for (_, row) in &rows {
-            require(compactions.remove(&row.id).unwrap_or_default().is(row), "job")?;
+            require(compactions.remove(&row.id).unwrap_or_default().matches(row), "job")?;
         }
     }
     // A fork may have undone one of the session that it was forked from, and an erased session has no rows of any.

@@ -51,7 +51,6 @@ struct Footer {
     hash: String,
 }
 
-/// The line of a row.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -112,7 +111,6 @@ impl Lines {
         self.add(header)
     }
 
-    /// Adds a row of a table.
     pub(super) fn row(&mut self, table: &Table, cells: &[Cell]) -> Result<()> {
         #[derive(Serialize)]
         struct Row<'a> {

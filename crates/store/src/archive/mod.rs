@@ -7,7 +7,7 @@ mod tables;
 mod write;
 
 pub use lines::Archive;
-pub use read::Imported;
+pub use read::ArchiveImport;
 pub use write::ArchivePlan;
 
 use super::engine::connect;
@@ -26,9 +26,9 @@ pub(crate) const STATEMENTS: [&[&str]; 3] = [read::STATEMENTS, write::STATEMENTS
 pub struct Archives(pub(super) Arc<Shared>);
 
 /// An archive that is being written.
-pub struct Writing {
+pub struct ArchiveWriter {
     store: Archives,
-    pages: write::Writing,
+    pages: write::PageWriter,
 }
 
 impl Archives {
@@ -38,8 +38,8 @@ impl Archives {
     }
 
     /// Begins to write an archive.
-    pub fn begin(&self, plan: ArchivePlan) -> Writing {
-        Writing { store: self.clone(), pages: write::Writing::new(plan, self.0.identity.id) }
+    pub fn begin(&self, plan: ArchivePlan) -> ArchiveWriter {
+        ArchiveWriter { store: self.clone(), pages: write::PageWriter::new(plan, self.0.identity.id) }
     }
 
     /// Reads an archive; nothing is written yet.
@@ -53,16 +53,16 @@ impl Archives {
     /// # Errors
     ///
     /// `ArchiveInvalid`, `ArchiveConflict`, `ClientIdReused` or `QuotaExceeded`; then nothing of it is written.
-    pub async fn import(&self, archive: Arc<Archive>, tenant: Arc<str>, bytes: usize) -> Result<Imported> {
+    pub async fn import(&self, archive: Arc<Archive>, tenant: Arc<str>, bytes: usize) -> Result<ArchiveImport> {
         self.0.memberships.expect(&tenant);
         let mutation = Mutation::content_and_change("import", bytes);
         self.0.write(mutation, move |tx| read::Import { archive: &archive, tenant: &tenant, tx }.apply()).await
     }
 }
 
-impl Writing {
+impl ArchiveWriter {
     /// The next piece; none at the end. No read of the store goes on between two pieces.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub async fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
         let pages = &mut self.pages;
         let piece = self.store.0.snapshot(|reader| pages.page(reader)).await?;
         Ok(Some(piece).filter(|piece| !piece.is_empty()))

@@ -2,7 +2,7 @@
 
 use super::derived;
 use super::lines::{Archive, ArchivedHead};
-use super::tables::{Column, Shared, TABLES, Table};
+use super::tables::{Column, RowSharing, TABLES, Table};
 use crate::engine::{self, Cell, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::integrity::verify::SessionCheck;
@@ -42,7 +42,6 @@ const UNUSED: &str = "delete from blob where tenant = ?1 and hash = ?2 \
      and not exists (select 1 from blob_use_missing where id = 1)";
 const CONTENT_BYTES: &str = "select content_bytes from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     TENANT,
@@ -62,7 +61,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ArchiveImport {
     /// The session that the archive is of.
     pub session: SessionKey,
     /// The sessions that were written; the others were there.
@@ -123,7 +122,7 @@ fn check_shared(table: &Table, row: &[Cell]) -> Result<()> {
 }
 
 /// A session of an archive in this store.
-struct Placed {
+struct PlacedSession {
     key: i64,
     is_new: bool,
 }
@@ -131,7 +130,7 @@ struct Placed {
 /// The keys and numbers of an archive in this store.
 #[derive(Default)]
 struct Places {
-    sessions: HashMap<i64, Placed>,
+    sessions: HashMap<i64, PlacedSession>,
     /// New messages.
     messages: HashMap<i64, i64>,
     /// Messages of sessions that were there, by their public ids.
@@ -142,13 +141,13 @@ struct Places {
 }
 
 impl Places {
-    fn session(&self, key: i64) -> Result<&Placed> {
+    fn session(&self, key: i64) -> Result<&PlacedSession> {
         self.sessions.get(&key).ok_or_else(|| invalid("a row names a session that the archive does not have"))
     }
 
     /// True for the rows of a session or a message that is new.
     fn is_new(&self, table: &Table, row: &[Cell]) -> Result<bool> {
-        if table.shared != Shared::No {
+        if table.shared != RowSharing::No {
             return Ok(true);
         }
         match table.column("session_id") {
@@ -167,7 +166,7 @@ pub(super) struct Import<'a, 't> {
 
 impl Import<'_, '_> {
     /// Writes the sessions that are not there, and checks them. Nothing of a refused archive remains.
-    pub(super) fn apply(mut self) -> Result<Imported> {
+    pub(super) fn apply(mut self) -> Result<ArchiveImport> {
         self.tx.flush()?;
         self.tx.conn.execute_batch("savepoint archive")?;
         let written = self.write().map_err(|error| match error {
@@ -180,7 +179,7 @@ impl Import<'_, '_> {
             self.tx.conn.execute_batch("rollback to archive")?;
         }
         self.tx.conn.execute_batch("release archive")?;
-        let Written { imported, places, events, next_message } = written?;
+        let WrittenArchive { imported, places, events, next_message } = written?;
         self.tx.counters.next_message = next_message;
         self.tx.wrote_events(events);
         for placed in places.sessions.values().filter(|placed| placed.is_new) {
@@ -192,7 +191,7 @@ impl Import<'_, '_> {
         Ok(imported)
     }
 
-    fn write(&mut self) -> Result<Written> {
+    fn write(&mut self) -> Result<WrittenArchive> {
         let mut places = Places::default();
         let written = self.sessions(&mut places)?;
         let next_message = self.number(&mut places)?;
@@ -201,7 +200,7 @@ impl Import<'_, '_> {
         for (table, of_table) in TABLES.iter().zip(&self.archive.rows).skip(1) {
             let insert = table.insert();
             for row in of_table {
-                if table.shared != Shared::No {
+                if table.shared != RowSharing::No {
                     check_shared(table, row)?;
                 }
                 if places.is_new(table, row)? {
@@ -225,7 +224,7 @@ impl Import<'_, '_> {
         rows.sort_unstable_by_key(|row| row.seq);
         let subject = self.archive.header.session_id.parse().map_err(|_| invalid("its session id is none"))?;
         let session = SessionKey(ancestry::by_id(&mut Reader::new(self.tx.conn), subject)?.key);
-        Ok(Written { imported: Imported { session, written }, places, events: rows, next_message })
+        Ok(WrittenArchive { imported: ArchiveImport { session, written }, places, events: rows, next_message })
     }
 
     /// Deletes the blobs of the archive that nothing uses: what uses them there may be erased here.
@@ -256,7 +255,7 @@ impl Import<'_, '_> {
             }
             let old = integer(table, row, "id")?;
             let placed = match self.existing(id, head)? {
-                Some(key) => Placed { key, is_new: false },
+                Some(key) => PlacedSession { key, is_new: false },
                 None => {
                     total = total.saturating_add(integer(table, row, "content_bytes")?.max(0));
                     self.tx.admit(self.tenant, total)?;
@@ -265,7 +264,7 @@ impl Import<'_, '_> {
                         self.tx.admit_sessions(self.tenant, count)?;
                     }
                     written.push(id);
-                    Placed { key: self.session(places, table, row)?, is_new: true }
+                    PlacedSession { key: self.session(places, table, row)?, is_new: true }
                 }
             };
             if places.sessions.insert(old, placed).is_some() {
@@ -368,7 +367,6 @@ impl Import<'_, '_> {
         Ok(next)
     }
 
-    /// The values of a row in this store.
     fn values(&self, places: &Places, table: &Table, row: &[Cell]) -> Result<Vec<Cell>> {
         let of = |(index, _, column): (usize, &str, &Column)| match (column, &row[index]) {
             (Column::Session, Cell::Integer(old)) => Ok(Cell::Integer(places.session(*old)?.key)),
@@ -383,7 +381,7 @@ impl Import<'_, '_> {
             }
             (Column::Same | Column::Until(_) | Column::As(_) | Column::Origin(_), value) => Ok(value.clone()),
         };
-        let tenant = (table.shared == Shared::InTenant).then(|| Ok(Cell::Text(self.tenant.to_string())));
+        let tenant = (table.shared == RowSharing::InTenant).then(|| Ok(Cell::Text(self.tenant.to_string())));
         table.inserted().map(of).chain(tenant).collect()
     }
 
@@ -496,8 +494,8 @@ impl Import<'_, '_> {
 }
 
 /// What was written, before the memory of the writer has it.
-struct Written {
-    imported: Imported,
+struct WrittenArchive {
+    imported: ArchiveImport,
     places: Places,
     events: Vec<EventRow>,
     next_message: i64,

@@ -36,12 +36,12 @@ pub(super) struct Table {
     #[cfg(test)]
     left_out: &'static [&'static str],
     /// Whose rows they are.
-    pub(super) shared: Shared,
+    pub(super) shared: RowSharing,
 }
 
 /// Whose rows a table has. A row that is there already is the same one if its key is a hash of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shared {
+pub(super) enum RowSharing {
     /// Each is of one session.
     No,
     /// Each is of all sessions of a tenant, by its hash.
@@ -52,7 +52,7 @@ pub(super) enum Shared {
 
 macro_rules! table {
     ($name:literal from $from:literal, rows $rows:literal, order $order:expr, columns $columns:expr, without $without:expr) => {
-        table!($name from $from, rows $rows, order $order, columns $columns, without $without, shared Shared::No)
+        table!($name from $from, rows $rows, order $order, columns $columns, without $without, shared RowSharing::No)
     };
     ($name:literal from $from:literal, rows $rows:literal, order $order:expr, columns $columns:expr, without $without:expr,
         shared $shared:expr) => {
@@ -90,11 +90,11 @@ pub(super) static TABLES: &[Table] = &[
         "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window"
     ]),
     table!("policy_text" from "policy_text t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
-        columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared Shared::InStore),
+        columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared RowSharing::InStore),
     table!("blob" from "blob t",
         rows "t.hash = ?1 and t.tenant = (select tenant from session where id = ?2)", order ["t.hash"],
         columns [("hash", Same), ("codec", Same), ("length", Same), ("data", Same)], without ["tenant"],
-        shared Shared::InTenant),
+        shared RowSharing::InTenant),
     table!("segment" from "segment t", rows "t.session_id = ?1 and ?2 >= 0", order ["t.first_revision"],
         columns [
             ("session_id", Session), ("owner_id", Session), ("first_revision", Same), ("last_revision", Same),
@@ -299,11 +299,11 @@ impl Table {
     pub(super) fn insert(&self) -> String {
         let mut names: Vec<String> = self.inserted().map(|(_, name, _)| format!("\"{name}\"")).collect();
         let conflict = match self.shared {
-            Shared::No => "",
-            Shared::InTenant => " on conflict (tenant, hash) do nothing",
-            Shared::InStore => " on conflict (hash) do nothing",
+            RowSharing::No => "",
+            RowSharing::InTenant => " on conflict (tenant, hash) do nothing",
+            RowSharing::InStore => " on conflict (hash) do nothing",
         };
-        names.extend((self.shared == Shared::InTenant).then(|| "tenant".to_owned()));
+        names.extend((self.shared == RowSharing::InTenant).then(|| "tenant".to_owned()));
         let values: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
         format!("insert into \"{}\" ({}) values ({}){conflict}", self.name, names.join(", "), values.join(", "))
     }

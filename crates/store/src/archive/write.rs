@@ -1,7 +1,7 @@
 //! Writing an archive: which sessions it has, and their rows, page by page.
 
 use super::lines::{ArchivedHead, Header, Lines};
-use super::tables::{Shared, TABLES, Table};
+use super::tables::{RowSharing, TABLES, Table};
 use crate::engine::connect;
 use crate::engine::{self, Cell, Reader};
 use crate::erasure::steps;
@@ -20,7 +20,6 @@ const ABOVE: &str = "select parent_id from session where id = ?1 and parent_id i
      union select owner_id from segment where session_id = ?1";
 const HEAD: &str = "select public_id, revision, chain_hash from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ABOVE, HEAD];
 
@@ -99,7 +98,7 @@ enum Next {
 }
 
 /// An archive that is being written, page by page.
-pub(super) struct Writing {
+pub(super) struct PageWriter {
     plan: ArchivePlan,
     store_id: Uuid,
     lines: Lines,
@@ -108,7 +107,7 @@ pub(super) struct Writing {
     wanted: BTreeMap<&'static str, BTreeSet<Vec<u8>>>,
 }
 
-impl Writing {
+impl PageWriter {
     /// Begins with the header.
     pub(super) fn new(plan: ArchivePlan, store_id: Uuid) -> Self {
         Self { plan, store_id, lines: Lines::default(), next: Next::Begin, wanted: BTreeMap::new() }
@@ -162,7 +161,7 @@ impl Writing {
             });
         };
         let following = Next::Rows { session, table: table + 1, behind: None };
-        if of.shared != Shared::No {
+        if of.shared != RowSharing::No {
             return Ok(following);
         }
         let (key, revision) = (key.0, head.revision);
@@ -243,11 +242,11 @@ impl Writing {
 
     /// Notes the blobs of a part: its body, and its media.
     fn refer_of(&mut self, reader: &mut Reader<'_>, session: i64, mut part: StoredPart) -> Result<()> {
-        let mut found: Vec<Vec<u8>> = part.blob_hash.iter().cloned().collect();
+        let mut hashes: Vec<Vec<u8>> = part.blob_hash.iter().cloned().collect();
         if WITH_MEDIA.contains(&part.kind) {
-            found.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part)?)?);
+            hashes.extend(codec::media_blobs(&messages::plain_body(reader, session, &mut part)?)?);
         }
-        self.wanted.entry("blob").or_default().extend(found);
+        self.wanted.entry("blob").or_default().extend(hashes);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! An erasure in one transaction: rows lose their content, tombstones say what is there instead, and each session that
 //! lost something has an event.
 
-use super::plan::{AT_ONCE, EraseTarget, Group, InSession, Plan, Reached, groups, plan, sizes};
-use super::rows::{self, Losing, Opened, Sizes};
+use super::plan::{AT_ONCE, EraseTarget, Plan, ReachedGroup, ReachedMessage, SessionReach, groups, plan, sizes};
+use super::rows::{self, MessageLoss, OpenedRevisions, Sizes};
 use super::session;
-use super::steps::{self, Begun};
+use super::steps::{self, BegunErasure};
 use crate::clock::fresh_id;
 use crate::engine::{self, Reader, Row, values};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::ledger::quotas::ContentUse;
 use crate::ledger::receipts::answered;
 use crate::ledger::secrets::Secrets;
 use crate::ledger::tombstones;
-use crate::ledger::tx::{Erasing, Requester, Tx};
+use crate::ledger::tx::{EraseExtent, Requester, Tx};
 use crate::limits;
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
@@ -77,12 +77,12 @@ pub(crate) struct Erase {
     pub(crate) caller: Requester,
     pub(crate) target: EraseTarget,
     pub(crate) reason: String,
-    pub(crate) expected: Expected,
+    pub(crate) expected: ErasePrecondition,
 }
 
-/// What refuses an erasure unless it is as it was at a revision.
+/// What must be unchanged since a revision, or else the erasure is refused.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Expected {
+pub(crate) enum ErasePrecondition {
     /// History, marks, policy and window.
     History(Option<Revision>),
     /// Everything of the session, which no fork shares either.
@@ -108,7 +108,7 @@ impl Erasure {
     /// Adds that of another session, made later.
     pub fn add(&mut self, other: &Self) {
         self.row = self.row.max(other.row);
-        self.sizes = self.sizes.with(other.sizes);
+        self.sizes = self.sizes.with_session(other.sizes);
         self.existed &= other.existed;
     }
 
@@ -138,8 +138,8 @@ pub(crate) fn preview(
 ) -> Result<(Sizes, bool)> {
     let plan = plan(reader, key, target)?;
     let is_session = *target == EraseTarget::Session;
-    let begun = if is_session { Begun::find(reader.conn, key)? } else { None };
-    let drafts = Drafts::of(reader, secrets, &plan)?;
+    let begun = if is_session { BegunErasure::load(reader.conn, key)? } else { None };
+    let drafts = Drafts::read(reader, secrets, &plan)?;
     let is_over = match is_session {
         true => begun.is_none() && Head::load(reader.conn, key)?.state == SessionState::Erased,
         false => is_gone(reader, &plan, &drafts)?,
@@ -153,13 +153,13 @@ pub(crate) fn preview(
     Ok((Sizes { forks: sizes.forks, ..sizes + before }, false))
 }
 
-/// The drafts that an erasure closes before it takes them, as the parts that they would be, by the rows of their messages;
-/// none for an erasure that has closed them.
+/// Open drafts that an erasure will close first, as the parts that they will become, by the rows of their messages.
+/// Empty once they are closed.
 #[derive(Default)]
 struct Drafts(HashMap<i64, Vec<EncodedPart>>);
 
 impl Drafts {
-    fn of(reader: &mut Reader<'_>, secrets: &Secrets, plan: &Plan) -> Result<Self> {
+    fn read(reader: &mut Reader<'_>, secrets: &Secrets, plan: &Plan) -> Result<Self> {
         let mut drafts = HashMap::new();
         let owners: BTreeSet<i64> = plan.messages.keys().map(|(owner, _)| *owner).collect();
         let mut open = BTreeSet::new();
@@ -181,8 +181,8 @@ impl Drafts {
     }
 
     /// What the messages of a group would lose.
-    fn losing(&self, reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
-        let mut all = rows::losing_all(reader, group)?;
+    fn message_losses(&self, reader: &mut Reader<'_>, group: &ReachedGroup<'_>) -> Result<Vec<MessageLoss>> {
+        let mut all = rows::message_losses(reader, group)?;
         for (losing, (_, reached)) in all.iter_mut().zip(group) {
             self.0.get(&reached.row).into_iter().flatten().for_each(|part| losing.add_draft(part));
         }
@@ -190,16 +190,16 @@ impl Drafts {
     }
 }
 
-/// True if what was named has nothing to lose. What was derived from it since has nothing of it.
+/// True if nothing that was named has content left. What was derived from it afterwards never had any, and is not read.
 fn is_gone(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<bool> {
-    let written: Group<'_> = plan.written().collect();
+    let written: ReachedGroup<'_> = plan.written_messages().collect();
     // Most often the first one has something.
     let first = written.iter().take(1).copied().collect();
-    if drafts.losing(reader, &first)?.iter().any(|losing| !losing.is_empty()) {
+    if drafts.message_losses(reader, &first)?.iter().any(|losing| !losing.is_empty()) {
         return Ok(false);
     }
     for group in groups(reader, written.into_iter().skip(1))? {
-        if drafts.losing(reader, &group)?.iter().any(|losing| !losing.is_empty()) {
+        if drafts.message_losses(reader, &group)?.iter().any(|losing| !losing.is_empty()) {
             return Ok(false);
         }
     }
@@ -216,7 +216,7 @@ fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Size
     let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     for group in plan.groups(reader)? {
-        let all = drafts.losing(reader, &group)?;
+        let all = drafts.message_losses(reader, &group)?;
         let blobs = all.iter().zip(&group).flat_map(|(losing, ((key, _), reached))| {
             losing.blobs().into_iter().map(|hash| values![*key, reached.id.0.as_bytes().to_vec(), hash])
         });
@@ -267,8 +267,8 @@ impl Erase {
         // What others wrote in the same transaction goes as well.
         tx.flush_with_heads()?;
         match self.target {
-            EraseTarget::Session => match Begun::find(tx.conn, key)? {
-                Some(begun) => self.step(tx, begun),
+            EraseTarget::Session => match BegunErasure::load(tx.conn, key)? {
+                Some(begun) => self.make_step(tx, begun),
                 None => self.begin(tx),
             },
             EraseTarget::Messages(_) | EraseTarget::Part(_) => self.at_once(tx).map(Progress::Ended),
@@ -301,27 +301,27 @@ impl Erase {
         tx.flush_with_heads()?;
         let next = tx.loaded(key)?.fork_revision.unwrap_or(0) + 1;
         let (caller, reason) = (Requester { epoch: None, ..self.caller.clone() }, self.reason.clone());
-        self.step(tx, Begun { next, caller, reason, sizes: Sizes::default() })
+        self.make_step(tx, BegunErasure { next, caller, reason, sizes: Sizes::default() })
     }
 
     /// Makes a step of the erasure of a session on behalf of whoever began it.
-    fn step(&self, tx: &mut Tx<'_>, begun: Begun) -> Result<Progress> {
+    fn make_step(&self, tx: &mut Tx<'_>, begun: BegunErasure) -> Result<Progress> {
         let key = self.session.0;
         let last = tx.loaded(key)?.revision;
         let mut reader = Reader::new(tx.conn);
-        let step = begun.step(&mut reader, key, last)?;
-        let plan = super::plan::step(&mut reader, key, step)?;
-        let Begun { caller, reason, sizes, .. } = begun;
+        let step = begun.next_step(&mut reader, key, last)?;
+        let plan = super::plan::plan_step(&mut reader, key, step)?;
+        let BegunErasure { caller, reason, sizes, .. } = begun;
         // The answer is kept at the end.
         let of_step = if step.is_last { caller.clone() } else { Requester { request: None, ..caller.clone() } };
         let erase = Self { caller: of_step, reason: reason.clone(), ..self.clone() };
-        let mut erased = erase.take(tx, &plan)?;
+        let mut erased = erase.erase_plan(tx, &plan)?;
         erased.sizes = Sizes { forks: erased.sizes.forks, ..erased.sizes + sizes };
         if step.is_last {
             steps::end(tx.conn, key)?;
             return insert(tx, &plan, erased).map(Progress::Ended);
         }
-        Begun { next: step.range.last + 1, caller, reason, sizes: erased.sizes }.save(tx.conn, key)?;
+        BegunErasure { next: step.range.last + 1, caller, reason, sizes: erased.sizes }.save(tx.conn, key)?;
         Ok(Progress::Continues)
     }
 
@@ -345,12 +345,12 @@ impl Erase {
                 return self.existing(tx, Some(&plan));
             }
         }
-        let erased = self.take(tx, &plan)?;
+        let erased = self.erase_plan(tx, &plan)?;
         insert(tx, &plan, erased)
     }
 
     /// Takes what a plan reaches, with an event in each session.
-    fn take(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<Erased> {
+    fn erase_plan(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<EndedErasure> {
         let key = self.session.0;
         let sizes = measure(&mut Reader::new(tx.conn), plan, &Drafts::default())?;
         let mut erasures = HashMap::new();
@@ -359,8 +359,8 @@ impl Erase {
         }
         // What it reaches is of one tenant.
         let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
-        let mut opened = Opened::new(tx.conn, receipts, erasures);
-        let lost = take(tx, &mut opened, plan)?;
+        let mut opened = OpenedRevisions::new(tx.conn, receipts, erasures);
+        let lost = erase_content(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
         for (session, reached) in &plan.sessions {
@@ -373,21 +373,21 @@ impl Erase {
             }
         }
         let (revision, seq) = answer.ok_or(Error::Bug("an erasure did not reach its session"))?;
-        tx.erased = tx.erased.max(if plan.continues() { Erasing::Continues } else { Erasing::Ended });
-        Ok(Erased { id, revision, seq, sizes })
+        tx.erased = tx.erased.max(if plan.continues() { EraseExtent::Continues } else { EraseExtent::Ended });
+        Ok(EndedErasure { id, revision, seq, sizes })
     }
 
     fn expect(&self, tx: &mut Tx<'_>) -> Result<()> {
         let key = self.session.0;
         let current = tx.loaded(key)?.revision;
         match self.expected {
-            Expected::History(expected) => tx.loaded(key)?.expect(expected),
-            Expected::Everything(expected)
+            ErasePrecondition::History(expected) => tx.loaded(key)?.expect(expected),
+            ErasePrecondition::Everything(expected)
                 if current != expected || engine::scalar(IS_SHARED).bind(key).one(tx.conn)? =>
             {
                 Err(Error::RevisionMismatch { expected, current })
             }
-            Expected::Everything(_) => Ok(()),
+            ErasePrecondition::Everything(_) => Ok(()),
         }
     }
 
@@ -416,10 +416,10 @@ impl Erase {
     fn write(
         &self,
         tx: &mut Tx<'_>,
-        opened: &Opened<'_>,
+        opened: &OpenedRevisions<'_>,
         plan: &Plan,
-        (key, reached): (i64, &InSession),
-        lost: &Lost,
+        (key, reached): (i64, &SessionReach),
+        lost: &StrippedMessages,
     ) -> Result<(Revision, Seq)> {
         let at = tx.next_revision(key)?;
         let mut digest = Digest::default();
@@ -468,9 +468,9 @@ fn earlier(reader: &mut Reader<'_>, session: i64, plan: Option<&Plan>) -> Result
         None => (session, tombstones::newest_of_session(reader, session)?.map(|at| (at, at))),
         Some(plan) => {
             let mut newest = None;
-            let written = plan.written().map(|((_, revision), _)| *revision);
+            let written = plan.written_messages().map(|((_, revision), _)| *revision);
             tombstones::read_ahead(reader.conn, plan.owner, written)?;
-            for ((_, revision), _) in plan.written().filter(|((key, _), _)| *key == plan.owner) {
+            for ((_, revision), _) in plan.written_messages().filter(|((key, _), _)| *key == plan.owner) {
                 let at = tombstones::newest(reader, plan.owner, *revision)?;
                 newest = newest.max(at.map(|at| (at, *revision)));
             }
@@ -496,7 +496,7 @@ fn open(tx: &mut Tx<'_>, plan: &Plan) -> Result<Vec<(i64, MessageId, i64)>> {
     for ((key, _), reached) in &plan.messages {
         if tx.head(*key)?.open.contains_key(&reached.id.0)
             && (engine::scalar(HAS_DRAFTS).bind(reached.row).one(tx.conn)?
-                || !rows::losing(&mut Reader::new(tx.conn), reached)?.is_empty())
+                || !rows::message_loss(&mut Reader::new(tx.conn), reached)?.is_empty())
         {
             open.push((*key, reached.id, reached.row));
         }
@@ -514,7 +514,7 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
     if bytes <= 2 * limits::ERASE_MESSAGES_BYTES_MAX {
         bytes = 0;
         for group in plan.groups(reader)? {
-            bytes += rows::losing_all(reader, &group)?.iter().map(|losing| losing.bytes).sum::<i64>();
+            bytes += rows::message_losses(reader, &group)?.iter().map(|losing| losing.bytes).sum::<i64>();
         }
     }
     if bytes > limits::ERASE_MESSAGES_BYTES_MAX {
@@ -525,14 +525,14 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
 }
 
 /// The messages that lost content, with the sessions that own them.
-type Lost = Vec<((i64, Revision), ErasedMessage)>;
+type StrippedMessages = Vec<((i64, Revision), ErasedMessage)>;
 
 /// Takes the content of everything that the plan names.
-fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
+fn erase_content(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<StrippedMessages> {
     let mut lost = Vec::new();
     let mut owners = BTreeSet::new();
     for group in plan.groups(&mut Reader::new(tx.conn))? {
-        let all = rows::losing_all(&mut Reader::new(tx.conn), &group)?;
+        let all = rows::message_losses(&mut Reader::new(tx.conn), &group)?;
         rows::read_ahead(tx.conn, &group)?;
         for (losing, (place, reached)) in all.into_iter().zip(group) {
             let is_of_session = plan.is_of_session(*place);
@@ -546,7 +546,7 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
             }
             let more = rows::erase_message(opened, *place, reached, (&losing, is_of_session))?;
             tx.count(place.0, -(losing.bytes + more))?;
-            lost.push((*place, Reached::named(reached)));
+            lost.push((*place, ReachedMessage::named(reached)));
             owners.insert(place.0);
         }
         opened.write()?;
@@ -578,9 +578,9 @@ fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<Lost> {
 }
 
 /// The messages of a session's history among those that lost content.
-fn in_session(tx: &mut Tx<'_>, key: i64, lost: &Lost) -> Result<Vec<ErasedMessage>> {
+fn in_session(tx: &mut Tx<'_>, key: i64, lost: &StrippedMessages) -> Result<Vec<ErasedMessage>> {
     let mut reader = Reader::new(tx.conn);
-    let segments = ancestry::by_key(&mut reader, key)?.all(&mut reader)?;
+    let segments = ancestry::by_key(&mut reader, key)?.all_segments(&mut reader)?;
     let has = |owner: i64, revision: Revision| {
         let segment = segments.iter().map(|(segment, _)| segment).rfind(|segment| segment.first <= revision);
         segment.is_some_and(|segment| segment.owner == owner && segment.end.includes(revision))
@@ -600,7 +600,7 @@ fn end_compaction(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
 }
 
 /// What was taken, by whose event.
-struct Erased {
+struct EndedErasure {
     id: Uuid,
     revision: Revision,
     seq: Seq,
@@ -608,8 +608,8 @@ struct Erased {
 }
 
 /// Notes an erasure that has ended, for whoever asks for it again.
-fn insert(tx: &Tx<'_>, plan: &Plan, erased: Erased) -> Result<Erasure> {
-    let Erased { id, revision, seq, sizes } = erased;
+fn insert(tx: &Tx<'_>, plan: &Plan, erased: EndedErasure) -> Result<Erasure> {
+    let EndedErasure { id, revision, seq, sizes } = erased;
     let message = match plan.named[..] {
         [MessageId(message)] => Some(message.as_bytes().to_vec()),
         _ => None,

@@ -24,7 +24,6 @@ const SUB_AGENTS: &str = "with recursive tree(id) as (select id from session whe
      union all select c.id from tree join session c on c.parent_id = tree.id) \
      select s.id, s.public_id, s.state from tree cross join session s where s.id = tree.id order by s.id limit +?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PAGE, TENANTS, HAS_DEFAULT, SUB_AGENTS];
 

@@ -29,7 +29,6 @@ const AT: &str = "select id, public_id, kind, revision from message where sessio
      and class in (0, 1, 2, 3) and revision between ?2 and ?3";
 const VERSIONS: &str = "select revision from message where session_id = ?1 and client_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SIZES, SHARED, AT, VERSIONS];
 
@@ -54,7 +53,6 @@ impl EraseTarget {
         }
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> ErasedTarget {
         match self {
             Self::Part(_) => ErasedTarget::Part,
@@ -67,9 +65,8 @@ impl EraseTarget {
 
 /// A message that loses content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ReachedMessage {
     pub(crate) id: MessageId,
-    /// The row.
     pub(crate) row: i64,
     pub(crate) kind: MessageKind,
     /// The parts by their numbers; none for all.
@@ -78,17 +75,17 @@ pub(crate) struct Reached {
     pub(crate) is_derived: bool,
 }
 
-impl Reached {
+impl ReachedMessage {
     /// The message, as an event names it.
     pub(crate) fn named(&self) -> ErasedMessage {
-        let parts = self.parts.iter().flatten().map(|number| PartId::of(self.id, *number)).collect();
+        let parts = self.parts.iter().flatten().map(|number| PartId::in_message(self.id, *number)).collect();
         ErasedMessage { message: self.id, parts }
     }
 }
 
 /// What an erasure does in one session.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InSession {
+pub(crate) struct SessionReach {
     /// Revisions of the messages of its history that lose content, also of inherited ones; sorted and disjoint.
     pub(crate) ranges: Vec<RevisionRange>,
     /// The marks of the summaries that are void.
@@ -97,7 +94,7 @@ pub(crate) struct InSession {
 
 /// What one step takes of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct EraseStep {
     /// Revisions of its own rows.
     pub(crate) range: RevisionRange,
     /// True if nothing comes after it: the session itself goes as well.
@@ -116,24 +113,24 @@ pub(crate) struct Plan {
     /// The part that was named.
     pub(crate) part: Option<PartId>,
     /// What of a session goes now; none for a message or a part.
-    pub(crate) step: Option<Step>,
+    pub(crate) step: Option<EraseStep>,
     /// Sessions by key: the owner, and those that share rows with it.
-    pub(crate) sessions: BTreeMap<i64, InSession>,
+    pub(crate) sessions: BTreeMap<i64, SessionReach>,
     /// Messages by the session that owns their rows and their revision.
-    pub(crate) messages: BTreeMap<(i64, Revision), Reached>,
+    pub(crate) messages: BTreeMap<(i64, Revision), ReachedMessage>,
 }
 
 /// Some messages of a plan.
-pub(super) type Group<'p> = Vec<(&'p (i64, Revision), &'p Reached)>;
+pub(super) type ReachedGroup<'p> = Vec<(&'p (i64, Revision), &'p ReachedMessage)>;
 
 /// Messages in groups whose parts have few bytes together.
 pub(super) fn groups<'p>(
     reader: &mut Reader<'_>,
-    messages: impl Iterator<Item = (&'p (i64, Revision), &'p Reached)>,
-) -> Result<Vec<Group<'p>>> {
+    messages: impl Iterator<Item = (&'p (i64, Revision), &'p ReachedMessage)>,
+) -> Result<Vec<ReachedGroup<'p>>> {
     let messages: Vec<_> = messages.collect();
     let sizes = sizes(reader, messages.iter().map(|(_, reached)| reached.row))?;
-    let (mut groups, mut group, mut bytes) = (Vec::new(), Group::new(), 0);
+    let (mut groups, mut group, mut bytes) = (Vec::new(), ReachedGroup::new(), 0);
     for message in messages {
         let size = sizes.get(&message.1.row).copied().unwrap_or_default();
         if group.len() >= AT_ONCE || !group.is_empty() && bytes + size > AT_ONCE_BYTES {
@@ -168,12 +165,12 @@ pub(crate) fn plan(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> R
         EraseTarget::Part(part) => self::part(reader, &ancestry, *part)?,
     };
     let step = start.positions.first().filter(|_| *target == EraseTarget::Session);
-    let step = step.map(|range| Step { range: *range, is_last: true });
+    let step = step.map(|range| EraseStep { range: *range, is_last: true });
     complete(reader, target.kind(), start, step)
 }
 
 /// The same for a step of the erasure of a session. The last one reaches what shares any of the session.
-pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan> {
+pub(super) fn plan_step(reader: &mut Reader<'_>, key: i64, step: EraseStep) -> Result<Plan> {
     let mut start = whole_session(&ancestry::by_key(reader, key)?);
     if !step.is_last {
         start.positions = vec![step.range];
@@ -181,8 +178,8 @@ pub(super) fn step(reader: &mut Reader<'_>, key: i64, step: Step) -> Result<Plan
     complete(reader, ErasedTarget::Session, start, Some(step))
 }
 
-fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Option<Step>) -> Result<Plan> {
-    let Start { owner, named, part, positions, replaced } = start;
+fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: EraseStart, step: Option<EraseStep>) -> Result<Plan> {
+    let EraseStart { owner, named, part, positions, replaced } = start;
     let owner_id = ancestry::public_id(reader.conn, owner)?;
     let (sessions, messages) = (BTreeMap::new(), BTreeMap::new());
     let mut plan = Plan { kind, owner, owner_id, named, part, step, sessions, messages };
@@ -207,7 +204,7 @@ fn complete(reader: &mut Reader<'_>, kind: ErasedTarget, start: Start, step: Opt
 }
 
 /// What was named: whose rows it is, and at which revisions.
-struct Start {
+struct EraseStart {
     owner: i64,
     named: Vec<MessageId>,
     /// Of the message; none for all of it.
@@ -217,22 +214,22 @@ struct Start {
     replaced: Vec<RevisionRange>,
 }
 
-fn whole_session(ancestry: &Ancestry) -> Start {
+fn whole_session(ancestry: &Ancestry) -> EraseStart {
     let first = ancestry.fork_revision.unwrap_or(0) + 1;
     let positions = vec![RevisionRange { first, last: ancestry.revision }];
-    Start { owner: ancestry.key, named: Vec::new(), part: None, positions, replaced: Vec::new() }
+    EraseStart { owner: ancestry.key, named: Vec::new(), part: None, positions, replaced: Vec::new() }
 }
 
 /// Messages with everything that replaced them in their own session; a record with its other versions.
-fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Start> {
-    let marks = Marks::new(marks::all(reader, ancestry)?);
+fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<EraseStart> {
+    let marks = Marks::new(marks::read_all(reader, ancestry)?);
     let (mut owners, mut named, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     read_named_ahead(reader.conn, ancestry, ids)?;
     let found = ids.iter().map(|id| messages::named(reader, ancestry, id));
     let found: Vec<_> = found.collect::<Result<_>>()?;
     let is_record = |message: &&Message| message.kind == MessageKind::Record;
     let records = found.iter().filter(is_record).filter_map(|message| message.client_id.clone());
-    let of_records: Vec<_> = records.map(|client_id| values![ancestry.own().owner, client_id]).collect();
+    let of_records: Vec<_> = records.map(|client_id| values![ancestry.own_segment().owner, client_id]).collect();
     reader.conn.read_ahead(VERSIONS, &of_records)?;
     for message in found {
         let is_replaceable = matches!(message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay);
@@ -252,14 +249,14 @@ fn messages(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Res
     if let Some((_, other)) = owners.iter().zip(ids).find(|(other, _)| **other != owner) {
         return Err(Error::SeveralSessions { id: other.clone() });
     }
-    Ok(Start { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
+    Ok(EraseStart { owner, named, part: None, positions: union(positions), replaced: Vec::new() })
 }
 
 /// Reads at once the messages with these ids or clients' ids, of those that are no ancestor's.
 fn read_named_ahead(conn: &Connection, ancestry: &Ancestry, ids: &[String]) -> Result<()> {
     let newest = AsOf::Newest.last();
     let (mut by_id, mut by_client) = (Vec::new(), Vec::new());
-    let own = ancestry.own();
+    let own = ancestry.own_segment();
     for id in ids {
         match id.parse::<MessageId>() {
             Ok(id) => by_id.push(values![newest, id.0.as_bytes().to_vec(), ancestry.key]),
@@ -271,16 +268,16 @@ fn read_named_ahead(conn: &Connection, ancestry: &Ancestry, ids: &[String]) -> R
 }
 
 /// A part. What summaries say of it counts by the position of its message.
-fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<Start> {
+fn part(reader: &mut Reader<'_>, ancestry: &Ancestry, part: PartId) -> Result<EraseStart> {
     let id = part.to_string();
     let message = messages::named(reader, ancestry, &id)?;
     let owner = ancestry.owner_at(reader, message.revision)?.owner;
     let mut replaced = Vec::new();
     if matches!(message.kind, MessageKind::Edit | MessageKind::Replay) {
-        replaced.push(point(Marks::new(marks::all(reader, ancestry)?).position(message.revision).first));
+        replaced.push(point(Marks::new(marks::read_all(reader, ancestry)?).position(message.revision).first));
     }
     let (named, positions) = (vec![message.id], vec![point(message.revision)]);
-    Ok(Start { owner, named, part: Some(part), positions, replaced })
+    Ok(EraseStart { owner, named, part: Some(part), positions, replaced })
 }
 
 fn of_ranges(key: i64, ranges: &[RevisionRange]) -> Vec<Vec<Parameter<'static>>> {
@@ -299,7 +296,7 @@ fn meets(ranges: &[RevisionRange], range: RevisionRange) -> bool {
 
 impl Plan {
     /// The messages, in groups that are read and changed at once.
-    pub(super) fn groups(&self, reader: &mut Reader<'_>) -> Result<Vec<Group<'_>>> {
+    pub(super) fn groups(&self, reader: &mut Reader<'_>) -> Result<Vec<ReachedGroup<'_>>> {
         groups(reader, self.messages.iter())
     }
 
@@ -309,7 +306,7 @@ impl Plan {
     }
 
     /// The messages that were named or that clients wrote, without what else was derived from them.
-    pub(super) fn written(&self) -> impl Iterator<Item = (&(i64, Revision), &Reached)> {
+    pub(super) fn written_messages(&self) -> impl Iterator<Item = (&(i64, Revision), &ReachedMessage)> {
         self.messages.iter().filter(|(_, reached)| !reached.is_derived || self.named.contains(&reached.id))
     }
 
@@ -332,7 +329,7 @@ impl Plan {
             for row in reader.all(engine::query(AT).bind(owner).bind(range.first).bind(range.last))? {
                 let kind = MessageKind::from_number(row.get(2)?)?;
                 let derived = !matches!(kind, MessageKind::Normal | MessageKind::Record | MessageKind::Edit);
-                let reached = Reached {
+                let reached = ReachedMessage {
                     id: MessageId(codec::uuid(row.get(1)?)?),
                     row: row.get(0)?,
                     kind,
@@ -346,18 +343,18 @@ impl Plan {
     }
 
     /// Adds what a session has from messages that lose content: what replaced them, and summaries of them.
-    fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<InSession> {
+    fn derive(&mut self, reader: &mut Reader<'_>, key: i64, ranges: Vec<RevisionRange>) -> Result<SessionReach> {
         let ancestry = ancestry::by_key(reader, key)?;
-        let mut found = InSession { ranges, void: BTreeSet::new() };
+        let mut reach = SessionReach { ranges, void: BTreeSet::new() };
         // What is derived is younger than what it is derived from, and its mark younger than both.
-        for mark in marks::all(reader, &ancestry)? {
-            let mut derived = derived(&mark, &found.ranges, self.kind);
+        for mark in marks::read_all(reader, &ancestry)? {
+            let mut derived = derived(&mark, &reach.ranges, self.kind);
             if let MarkBody::Compacted(compacted) = &mark.body {
-                if derived.is_empty() && !found.void.is_empty() && goes_on(reader, &ancestry, compacted, &found)? {
+                if derived.is_empty() && !reach.void.is_empty() && goes_on(reader, &ancestry, compacted, &reach)? {
                     derived.push(compacted.summary);
                 }
                 if !derived.is_empty() {
-                    found.void.insert(mark.revision);
+                    reach.void.insert(mark.revision);
                 }
             }
             if derived.is_empty() {
@@ -367,16 +364,21 @@ impl Plan {
             let own: Vec<RevisionRange> = derived.iter().copied().filter(is_own).map(point).collect();
             let is_derived = !matches!(mark.body, MarkBody::Edited { .. });
             self.add(reader, key, &own, None, is_derived)?;
-            found.ranges.extend(derived.into_iter().map(point));
-            found.ranges = union(std::mem::take(&mut found.ranges));
+            reach.ranges.extend(derived.into_iter().map(point));
+            reach.ranges = union(std::mem::take(&mut reach.ranges));
         }
-        Ok(found)
+        Ok(reach)
     }
 }
 
 /// True if a summary was written from a view with one that is void, whose text it may repeat. It need not cover that
 /// one's position, which may be in its tail.
-fn goes_on(reader: &mut Reader<'_>, ancestry: &Ancestry, compacted: &CompactedMark, found: &InSession) -> Result<bool> {
+fn goes_on(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    compacted: &CompactedMark,
+    found: &SessionReach,
+) -> Result<bool> {
     let before = layouts::at(reader, ancestry, compacted.base)?.covered;
     Ok(before.is_some_and(|before| found.void.contains(&before.mark)))
 }

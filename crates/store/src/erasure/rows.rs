@@ -1,7 +1,7 @@
 //! The rows that an erasure changes: each keeps its place, its ids and its kind, and loses its content. A new salt goes
 //! with the new content, so that the old hash stays a hash over a salt that nobody has.
 
-use super::plan::{AT_ONCE, Group, Reached};
+use super::plan::{AT_ONCE, ReachedGroup, ReachedMessage};
 use crate::engine::words;
 use crate::engine::{self, Connection, List, Parameter, Reader, Row, values};
 use crate::error::{Error, Result};
@@ -120,7 +120,7 @@ pub struct Sizes {
 impl Sizes {
     /// With those of another session.
     #[must_use]
-    pub fn with(self, other: Self) -> Self {
+    pub fn with_session(self, other: Self) -> Self {
         Self { forks: self.forks + other.forks, ..self + other }
     }
 }
@@ -141,7 +141,7 @@ impl std::ops::Add for Sizes {
 }
 
 /// The parts of a message that still have content, with what stands for them.
-struct Going {
+struct PartLoss {
     number: u16,
     revision: Revision,
     old: StoredPart,
@@ -151,8 +151,7 @@ struct Going {
     blobs: BTreeSet<Vec<u8>>,
 }
 
-/// What a message loses.
-pub(super) struct Losing {
+pub(super) struct MessageLoss {
     /// The row, as it is before, and its session.
     row: Row,
     session: i64,
@@ -160,7 +159,7 @@ pub(super) struct Losing {
     media: Vec<Vec<u8>>,
     /// The id that a client gave to it; to the original, if it is an edit.
     client_id: Option<String>,
-    parts: Vec<Going>,
+    parts: Vec<PartLoss>,
     /// Blobs that its other parts use.
     kept_blobs: BTreeSet<Vec<u8>>,
     /// All its parts as they are stored, if they are in its row.
@@ -175,7 +174,7 @@ pub(super) struct Losing {
     draft_blobs: BTreeSet<Vec<u8>>,
 }
 
-impl Losing {
+impl MessageLoss {
     /// True if everything that it could lose is gone.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty() && !self.has_more && self.drafts == 0
@@ -196,11 +195,10 @@ impl Losing {
     }
 
     /// Opens the revisions of all parts that are rows, those without content too.
-    pub(super) fn open_parts(&self, opened: &mut Opened<'_>, key: i64) -> Result<()> {
+    pub(super) fn open_parts(&self, opened: &mut OpenedRevisions<'_>, key: i64) -> Result<()> {
         self.revisions.iter().try_for_each(|revision| opened.open(key, *revision))
     }
 
-    /// The number of parts.
     pub(super) fn part_count(&self) -> i64 {
         i64::try_from(self.parts.len()).unwrap_or(i64::MAX).saturating_add(self.drafts)
     }
@@ -214,7 +212,7 @@ impl Losing {
 }
 
 /// Reads at once what the messages of a group lose.
-pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<Vec<Losing>> {
+pub(super) fn message_losses(reader: &mut Reader<'_>, group: &ReachedGroup<'_>) -> Result<Vec<MessageLoss>> {
     let conn = reader.conn;
     let keys: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
     if conn.reads_ahead() && group.len() > 1 {
@@ -227,7 +225,8 @@ pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<V
         conn.read_ahead(PARTS, &keys)?;
         conn.read_ahead(messages::BLOB, &blobs)?;
     }
-    let mut all: Vec<Losing> = group.iter().map(|(_, reached)| read(reader, reached)).collect::<Result<_>>()?;
+    let mut all: Vec<MessageLoss> =
+        group.iter().map(|(_, reached)| read_loss(reader, reached)).collect::<Result<_>>()?;
     let media = all.iter().flat_map(|losing| losing.media.iter().map(|hash| (hash.clone(), losing.session)));
     let media: BTreeSet<(Vec<u8>, i64)> = media.collect();
     let mut lengths = HashMap::new();
@@ -247,21 +246,20 @@ pub(super) fn losing_all(reader: &mut Reader<'_>, group: &Group<'_>) -> Result<V
 }
 
 /// Reads at once what is read besides to take the content of a group.
-pub(super) fn read_ahead(conn: &Connection, group: &Group<'_>) -> Result<()> {
+pub(super) fn read_ahead(conn: &Connection, group: &ReachedGroup<'_>) -> Result<()> {
     let rows: Vec<_> = group.iter().map(|(_, reached)| values![reached.row]).collect();
     conn.read_ahead(PRUNED, &rows)?;
     let prompts = group.iter().map(|((key, _), reached)| values![*key, reached.id.0.as_bytes().as_slice()]);
     conn.read_ahead(PROMPT, &prompts.collect::<Vec<_>>())
 }
 
-/// Reads what a message loses.
-pub(super) fn losing(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
+pub(super) fn message_loss(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
     let place = (0, 0);
-    let lost = losing_all(reader, &vec![(&place, reached)])?.pop();
+    let lost = message_losses(reader, &vec![(&place, reached)])?.pop();
     lost.ok_or(Error::Bug("a message is no group"))
 }
 
-fn read(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
+fn read_loss(reader: &mut Reader<'_>, reached: &ReachedMessage) -> Result<MessageLoss> {
     let row = reader.one(engine::query(MESSAGE).bind(reached.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     let in_row = row.get::<Option<&[u8]>>(7)?.map(codec::decode_parts).transpose()?;
@@ -277,7 +275,7 @@ fn read(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
         _ => row.get(9)?,
     };
     let session = row.get(10)?;
-    let mut losing = Losing {
+    let mut losing = MessageLoss {
         client_id,
         parts: Vec::new(),
         kept_blobs: BTreeSet::new(),
@@ -307,7 +305,7 @@ fn read(reader: &mut Reader<'_>, reached: &Reached) -> Result<Losing> {
         }
         losing.bytes += old.length;
         losing.media.extend(blobs.iter().filter(|hash| Some(*hash) != old.blob_hash.as_ref()).cloned());
-        losing.parts.push(Going { number, revision, old, plain, body: body.erased(), blobs });
+        losing.parts.push(PartLoss { number, revision, old, plain, body: body.erased(), blobs });
     }
     Ok(losing)
 }
@@ -340,7 +338,7 @@ fn has_more(row: &Row) -> Result<bool> {
 }
 
 /// The revisions of a session that lose content, which are open to changes, by session.
-pub(super) struct Opened<'c> {
+pub(super) struct OpenedRevisions<'c> {
     conn: &'c Connection,
     pub(super) receipts: Receipts<'c>,
     /// The revision that the erasure has in each session that it reaches.
@@ -374,7 +372,7 @@ struct Changes {
     unused: Vec<(i64, Holder, Vec<u8>)>,
 }
 
-impl<'c> Opened<'c> {
+impl<'c> OpenedRevisions<'c> {
     /// Nothing is open yet.
     pub(super) fn new(conn: &'c Connection, receipts: Receipts<'c>, erasures: HashMap<i64, Revision>) -> Self {
         Self {
@@ -432,7 +430,6 @@ impl<'c> Opened<'c> {
         self.erasures.keys().copied().collect()
     }
 
-    /// Opens a revision of a session.
     pub(super) fn open(&mut self, key: i64, revision: Revision) -> Result<()> {
         let erasure = self.erasures.get(&key);
         let erasure = erasure.ok_or(Error::Bug("an erasure does not know a session that it reaches"))?;
@@ -446,10 +443,10 @@ impl<'c> Opened<'c> {
 /// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
 /// well, and questions are left to `erase_approvals`. Returns the counted bytes of its prompt and of questions.
 pub(super) fn erase_message(
-    opened: &mut Opened<'_>,
+    opened: &mut OpenedRevisions<'_>,
     (key, revision): (i64, Revision),
-    reached: &Reached,
-    (losing, is_of_session): (&Losing, bool),
+    reached: &ReachedMessage,
+    (losing, is_of_session): (&MessageLoss, bool),
 ) -> Result<i64> {
     keep_receipts(opened, reached, losing, is_of_session)?;
     opened.open(key, revision)?;
@@ -496,7 +493,12 @@ pub(super) fn erase_message(
 
 /// Keeps the receipts of what a client wrote under an id of its own, of edits of that, and of summaries. That of a part
 /// of one message tells what is sent again from what is not; with its session a message loses its client id.
-fn keep_receipts(opened: &mut Opened<'_>, reached: &Reached, losing: &Losing, is_of_session: bool) -> Result<()> {
+fn keep_receipts(
+    opened: &mut OpenedRevisions<'_>,
+    reached: &ReachedMessage,
+    losing: &MessageLoss,
+    is_of_session: bool,
+) -> Result<()> {
     let (receipts, kept) = (&opened.receipts, &mut opened.changes.receipts);
     for part in &losing.parts {
         let digest = || erased_content::digest_of_stored(receipts.salt(), &part.plain);
@@ -508,7 +510,7 @@ fn keep_receipts(opened: &mut Opened<'_>, reached: &Reached, losing: &Losing, is
         };
         kept.push(hash);
         if losing.client_id.is_some() && reached.kind != MessageKind::Edit && !is_of_session {
-            kept.push(receipts.of_part_of(PartId::of(reached.id, part.number), &digest()?));
+            kept.push(receipts.of_part_of(PartId::in_message(reached.id, part.number), &digest()?));
         }
     }
     Ok(())
@@ -516,7 +518,12 @@ fn keep_receipts(opened: &mut Opened<'_>, reached: &Reached, losing: &Losing, is
 
 /// Keeps the receipts of what a message has beside its parts, as it was sent: with the details of its end, or without any,
 /// if it was left open.
-fn keep_rest(opened: &mut Opened<'_>, reached: &Reached, head: &codec::MessageHead, seal: Option<&[u8]>) -> Result<()> {
+fn keep_rest(
+    opened: &mut OpenedRevisions<'_>,
+    reached: &ReachedMessage,
+    head: &codec::MessageHead,
+    seal: Option<&[u8]>,
+) -> Result<()> {
     let receipts = &opened.receipts;
     let detail = seal.map(codec::decode_finish).transpose()?.map(|finish| finish.detail).unwrap_or_default();
     let digest = |detail: &str| received::digest_of_rest(receipts.salt(), head.metadata_json.as_deref(), detail);
@@ -528,7 +535,7 @@ fn keep_rest(opened: &mut Opened<'_>, reached: &Reached, head: &codec::MessageHe
 }
 
 /// What stands for a part, as it is stored.
-fn erased(part: &Going) -> StoredPart {
+fn erased(part: &PartLoss) -> StoredPart {
     let encoded = codec::encode_part(&part.body, None, salt());
     let StoredPart { client_id, call_message, .. } = part.old.clone();
     StoredPart { client_id, call_message, ..encoded.into_stored(None, None) }
@@ -540,7 +547,7 @@ fn part_values(message: i64, number: u16, part: StoredPart) -> Vec<Parameter<'st
 }
 
 /// Texts that views show in place of parts, as prune marks have them.
-fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result<()> {
+fn shown_texts(opened: &mut OpenedRevisions<'_>, message: i64, losing: &MessageLoss) -> Result<()> {
     for row in engine::query(PRUNED).bind(message).all(opened.conn)? {
         let (key, revision, number): (i64, Revision, u16) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let Some(part) = losing.parts.iter().find(|part| part.number == number) else { continue };
@@ -553,7 +560,7 @@ fn shown_texts(opened: &mut Opened<'_>, message: i64, losing: &Losing) -> Result
 }
 
 /// The prompt that a message was made of.
-fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
+fn prompt(opened: &mut OpenedRevisions<'_>, key: i64, reached: &ReachedMessage) -> Result<i64> {
     let id = reached.id.0.as_bytes().as_slice();
     let Some(row) = engine::query(PROMPT).bind(key).bind(id).optional(opened.conn)? else { return Ok(0) };
     erase_prompt(opened, key, &row, reached.parts.as_ref())
@@ -561,7 +568,7 @@ fn prompt(opened: &mut Opened<'_>, key: i64, reached: &Reached) -> Result<i64> {
 
 /// Takes the content of a prompt, or of some of its parts. Returns the bytes for which that counted.
 pub(super) fn erase_prompt(
-    opened: &mut Opened<'_>,
+    opened: &mut OpenedRevisions<'_>,
     key: i64,
     row: &Row,
     numbers: Option<&BTreeSet<u16>>,
@@ -584,7 +591,7 @@ pub(super) fn erase_prompt(
         }
         gone.extend(blobs);
         let (old, body, blobs) = (part.clone(), body.erased(), BTreeSet::new());
-        let going = Going { number, revision: 0, old, plain, body, blobs };
+        let going = PartLoss { number, revision: 0, old, plain, body, blobs };
         *part = erased(&going);
     }
     let changes = &mut opened.changes;
@@ -596,8 +603,8 @@ pub(super) fn erase_prompt(
 }
 
 /// The ids of the calls among the parts that go.
-fn calls(losing: &Losing) -> BTreeSet<String> {
-    let call = |part: &Going| match &part.body {
+fn calls(losing: &MessageLoss) -> BTreeSet<String> {
+    let call = |part: &PartLoss| match &part.body {
         PartBody::ToolCall(call) => Some(call.call_id.clone()),
         _ => None,
     };
@@ -606,7 +613,7 @@ fn calls(losing: &Losing) -> BTreeSet<String> {
 
 /// The questions about calls, with their answers. The choices stay: they are what the log says of the answer. Returns the
 /// bytes for which they counted.
-fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Result<i64> {
+fn approvals(opened: &mut OpenedRevisions<'_>, key: i64, calls: &BTreeSet<String>) -> Result<i64> {
     let mut bytes = 0;
     if calls.is_empty() {
         return Ok(bytes);
@@ -630,7 +637,7 @@ fn approvals(opened: &mut Opened<'_>, key: i64, calls: &BTreeSet<String>) -> Res
 
 /// All questions that a session asked in a range of revisions, with their choices. Returns the bytes for which they
 /// counted.
-pub(super) fn erase_approvals(opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<i64> {
+pub(super) fn erase_approvals(opened: &mut OpenedRevisions<'_>, key: i64, range: RevisionRange) -> Result<i64> {
     let mut bytes = 0;
     for row in engine::query(APPROVALS_IN).bind(key).bind(range.first).bind(range.last).all(opened.conn)? {
         bytes += erase_approval(opened, key, &row, Question { text: ERASED_TEXT.to_owned(), ..Question::default() })?;
@@ -647,7 +654,7 @@ fn question_bytes(stored: &[u8]) -> Result<i64> {
 
 /// Takes the content of a question and of its answer; the answer's choice stays if it is one of the question's. Returns
 /// the bytes for which the question counted; answers count for none.
-fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
+fn erase_approval(opened: &mut OpenedRevisions<'_>, key: i64, row: &Row, question: Question) -> Result<i64> {
     let id: i64 = row.get(0)?;
     let bytes = question_bytes(row.get(2)?)?;
     opened.open(key, row.get(1)?)?;
@@ -668,9 +675,9 @@ fn erase_approval(opened: &mut Opened<'_>, key: i64, row: &Row, question: Questi
     Ok(bytes)
 }
 
-/// Keys the hashes of requests that brought what goes at the opened revisions of a session: they are hashes of its content,
-/// by which a guess at it could be tested. By a keyed one the store knows a repetition as well.
-pub(super) fn salt_requests_of(opened: &Opened<'_>, key: i64) -> Result<()> {
+/// Keys the hashes of the requests that brought the erased content: a guess at the content could be tested against a plain
+/// hash. The store recognises a repeated request by a keyed hash as well.
+pub(super) fn salt_requests_of(opened: &OpenedRevisions<'_>, key: i64) -> Result<()> {
     let revisions: Vec<Revision> = opened.revisions.get(&key).into_iter().flatten().copied().collect();
     for revisions in revisions.chunks(AT_ONCE) {
         let revisions = List::of_integers(revisions.iter().copied());
@@ -680,7 +687,7 @@ pub(super) fn salt_requests_of(opened: &Opened<'_>, key: i64) -> Result<()> {
 }
 
 /// The same for all requests of a session.
-pub(super) fn salt_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
+pub(super) fn salt_requests(opened: &OpenedRevisions<'_>, key: i64) -> Result<()> {
     loop {
         let rows = engine::query(PLAIN_REQUESTS).bind(key).all(opened.conn)?;
         if rows.is_empty() {
@@ -690,7 +697,7 @@ pub(super) fn salt_requests(opened: &Opened<'_>, key: i64) -> Result<()> {
     }
 }
 
-fn salt_all(opened: &Opened<'_>, key: i64, rows: &[Row]) -> Result<()> {
+fn salt_all(opened: &OpenedRevisions<'_>, key: i64, rows: &[Row]) -> Result<()> {
     let mut salted = BTreeMap::new();
     for row in rows {
         salted.insert(row.get::<String>(0)?, kept_salted(&opened.receipts.salt().digest(row.get(1)?)));
@@ -705,7 +712,7 @@ pub(super) fn forget_texts(conn: &Connection, key: i64, from: Revision) -> Resul
 }
 
 /// Takes what the events and the jobs of compactions have of what their summaries cover, by their marks.
-pub(super) fn erase_compactions(opened: &mut Opened<'_>, key: i64, marks: &[Revision]) -> Result<()> {
+pub(super) fn erase_compactions(opened: &mut OpenedRevisions<'_>, key: i64, marks: &[Revision]) -> Result<()> {
     let conn = opened.conn;
     conn.read_ahead(EVENT, &marks.iter().map(|mark| values![key, *mark]).collect::<Vec<_>>())?;
     let (mut events, mut ids, mut jobs) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! What an erasure of a session takes besides its messages: its title, metadata and client id, prompts, questions, and the
 //! texts in its events. First everything ends that is at work in it.
 
-use super::rows::{self, Opened};
+use super::rows::{self, OpenedRevisions};
 use crate::engine::{self, Connection, values};
 use crate::error::Result;
 use crate::ledger::codec;
@@ -30,7 +30,6 @@ const UPDATE_JOB: &str = "update job set instructions = '', notice = '', failure
 const ROW: &str = "select client_id, create_hash, tenant from session where id = ?1";
 const FREE: &str = "update session set client_id = null, create_hash = null where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, UPDATE_EVENT, PROMPTS, RUNS, UPDATE_RUN, JOBS, UPDATE_JOB, ROW, FREE];
 
@@ -47,7 +46,12 @@ pub(super) fn end_work(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<
 }
 
 /// Takes what a session has besides its messages in a range of its revisions: the texts of its events, prompts, questions.
-pub(super) fn erase_range(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<()> {
+pub(super) fn erase_range(
+    tx: &mut Tx<'_>,
+    opened: &mut OpenedRevisions<'_>,
+    key: i64,
+    range: RevisionRange,
+) -> Result<()> {
     let conn = tx.conn;
     let titles = events(conn, opened, key, range)?;
     let mut bytes = 0;
@@ -68,7 +72,7 @@ pub(super) fn erase_range(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, ra
 }
 
 /// Takes what a session has for itself: its title, its metadata, its client id, and what its jobs and requests have.
-pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Result<()> {
+pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, key: i64) -> Result<()> {
     let conn = tx.conn;
     let fork = tx.loaded(key)?.fork_revision.unwrap_or(0);
     jobs(conn, key)?;
@@ -95,7 +99,12 @@ pub(super) fn erase(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64) -> Resul
 }
 
 /// Takes the texts of a session's events in a range. Returns its titles.
-fn events(conn: &Connection, opened: &mut Opened<'_>, key: i64, range: RevisionRange) -> Result<BTreeSet<String>> {
+fn events(
+    conn: &Connection,
+    opened: &mut OpenedRevisions<'_>,
+    key: i64,
+    range: RevisionRange,
+) -> Result<BTreeSet<String>> {
     let mut titles = BTreeSet::new();
     let mut first = range.first;
     loop {
@@ -194,7 +203,12 @@ fn jobs(conn: &Connection, key: i64) -> Result<()> {
 }
 
 /// Titles that forks have from the session that they were forked from.
-fn inherited_titles(tx: &mut Tx<'_>, opened: &mut Opened<'_>, key: i64, titles: &BTreeSet<String>) -> Result<()> {
+fn inherited_titles(
+    tx: &mut Tx<'_>,
+    opened: &mut OpenedRevisions<'_>,
+    key: i64,
+    titles: &BTreeSet<String>,
+) -> Result<()> {
     for fork in opened.sessions().into_iter().filter(|session| *session != key) {
         let Some(at) = tx.head(fork)?.fork_revision else { continue };
         let row = engine::query(EVENTS).bind(fork).bind(at + 1).bind(at + 1).all(tx.conn)?.into_iter().next();

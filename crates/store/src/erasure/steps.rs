@@ -2,7 +2,7 @@
 //! the session an erased one, so that nothing joins it any more, and leaves a row by which the others follow, whoever
 //! makes them. A small session goes in one step, without a row.
 
-use super::plan::Step;
+use super::plan::EraseStep;
 use super::rows::Sizes;
 use crate::engine::{self, Connection, Reader};
 use crate::error::Result;
@@ -26,13 +26,12 @@ const BYTES: &str = "select m.revision, coalesce(m.parts_length, \
      (select sum(p.length) from part p where p.message_id = m.id), 0) from message m where m.session_id = ?1 \
      and m.class in (0, 1, 2, 3) and m.revision between ?2 and ?3 order by m.revision";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BEGUN, SAVE, END, ALL, IS_BEGUN, BYTES];
 
 /// An erasure of a session that goes on.
 #[derive(Debug, Clone)]
-pub(super) struct Begun {
+pub(super) struct BegunErasure {
     /// What comes before is erased.
     pub(super) next: Revision,
     /// Who asked for it.
@@ -42,9 +41,9 @@ pub(super) struct Begun {
     pub(super) sizes: Sizes,
 }
 
-impl Begun {
+impl BegunErasure {
     /// The erasure that has begun in a session.
-    pub(super) fn find(conn: &Connection, key: i64) -> Result<Option<Self>> {
+    pub(super) fn load(conn: &Connection, key: i64) -> Result<Option<Self>> {
         let Some(row) = Reader::new(conn).one(engine::query(BEGUN).bind(key))? else { return Ok(None) };
         let actor = row.get(1)?;
         let caller = match (row.get::<Option<String>>(2)?, row.get::<Option<&[u8]>>(3)?) {
@@ -82,7 +81,7 @@ impl Begun {
     }
 
     /// The next step. `last` is the session's newest revision.
-    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<Step> {
+    pub(super) fn next_step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
         let most = self.next.saturating_add(limits::ERASE_STEP_REVISIONS - 1);
         let mut range = RevisionRange { first: self.next, last: most.min(last) };
         let mut bytes = 0;
@@ -93,7 +92,7 @@ impl Begun {
                 break;
             }
         }
-        Ok(Step { range, is_last: range.last >= last })
+        Ok(EraseStep { range, is_last: range.last >= last })
     }
 }
 
@@ -108,24 +107,24 @@ pub(crate) fn is_begun(reader: &mut Reader<'_>, key: i64) -> Result<bool> {
 }
 
 /// The sessions whose erasure has begun and has not ended.
-pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
+pub(crate) fn begun_sessions(reader: &mut Reader<'_>) -> Result<Vec<SessionKey>> {
     reader.all(engine::query(ALL))?.iter().map(|row| row.get(0).map(SessionKey)).collect()
 }
 
 /// Sessions in which something is being erased, each as often as somebody is at it.
-pub(crate) type Erasing = Mutex<Vec<SessionKey>>;
+pub(crate) type ErasingSessions = Mutex<Vec<SessionKey>>;
 
 /// Somebody is at an erasure in a session.
-pub(crate) struct AtWork<'e>(&'e Erasing, SessionKey);
+pub(crate) struct EraseGuard<'e>(&'e ErasingSessions, SessionKey);
 
-impl<'e> AtWork<'e> {
-    pub(crate) fn new(erasing: &'e Erasing, session: SessionKey) -> Self {
+impl<'e> EraseGuard<'e> {
+    pub(crate) fn new(erasing: &'e ErasingSessions, session: SessionKey) -> Self {
         erasing.lock().unwrap_or_else(PoisonError::into_inner).push(session);
         Self(erasing, session)
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for EraseGuard<'_> {
     fn drop(&mut self) {
         let mut erasing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(position) = erasing.iter().position(|session| *session == self.1) {

@@ -7,7 +7,7 @@ use super::verify::{
 use crate::engine::{self, List, Parameter, Reader, Row, values};
 use crate::error::{Error, Result};
 use crate::ledger::codec;
-use crate::ledger::tombstones::Committed;
+use crate::ledger::tombstones::TombstoneCommitment;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use std::collections::BTreeMap;
@@ -16,7 +16,6 @@ const APPENDED: &str = "select id, revision from message where session_id = ?1 a
      and revision in (select value from rarray(?2)) and parts is null";
 const ROWS_BY_ID: &str = "select public_id, id from message where public_id in (select value from rarray(?1))";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[APPENDED, ROWS_BY_ID];
 
@@ -26,7 +25,7 @@ pub(crate) fn committed(
     reader: &mut Reader<'_>,
     key: i64,
     revisions: &[Revision],
-) -> Result<Vec<(Revision, Committed)>> {
+) -> Result<Vec<(Revision, TombstoneCommitment)>> {
     let gone = |revision| Error::corrupt("event", format_args!("revision {revision} has none"));
     let session = reader.one(engine::query(SESSION).bind(key))?.ok_or_else(|| gone(0))?;
     reader.conn.read_ahead(EVENT, &of_revisions(key, revisions))?;
@@ -45,7 +44,8 @@ pub(crate) fn committed(
             None => check.start(reader, &session)?.1,
         };
         let digest = check.rows(reader, &session, (revision, row.get(5)?, row.get(4)?), &body)?;
-        let committed_to = Committed { digest: digest.finish().to_vec(), hash: hash(&row, &before)?.to_vec() };
+        let committed_to =
+            TombstoneCommitment { digest: digest.finish().to_vec(), hash: hash(&row, &before)?.to_vec() };
         committed.push((revision, committed_to));
     }
     Ok(committed)

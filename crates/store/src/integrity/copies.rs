@@ -70,7 +70,7 @@ impl Interrupt {
     }
 
     /// The interrupt of the statement that a connection runs; the connection runs no statement after that.
-    pub(crate) fn of(conn: &Connection) -> Result<Self> {
+    pub(crate) fn for_connection(conn: &Connection) -> Result<Self> {
         let (interrupt, is_ended) = Self::new();
         conn.interrupt_when(is_ended)?;
         Ok(interrupt)
@@ -105,15 +105,15 @@ fn readers(path: &Path) -> Result<Readers> {
 /// Checks a copy: pages, indexes and constraints by SQLite, then every hash chain against its rows.
 pub(crate) async fn check(path: &Path, progress: OnProgress<'_>) -> Result<CheckedCopy> {
     let (checked, head_seq) = check_all(path, progress).await?;
-    let found = std::fs::metadata(path).map_err(|error| failed("look at", path, &error))?;
-    let bytes = i64::try_from(found.len()).unwrap_or(i64::MAX);
+    let metadata = std::fs::metadata(path).map_err(|error| failed("look at", path, &error))?;
+    let bytes = i64::try_from(metadata.len()).unwrap_or(i64::MAX);
     Ok(CheckedCopy { path: path.to_owned(), bytes, checked, head_seq })
 }
 
 async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(CheckedChains, Seq)> {
     progress(CopyProgress::Checking);
     let conn = connect(path)?;
-    let interrupt = Interrupt::of(&conn)?;
+    let interrupt = Interrupt::for_connection(&conn)?;
     let head_seq = blocking(move || check_pages(&conn)).await?;
     drop(interrupt);
     let checked = verify(&readers(path)?, head_seq, progress).await?;
@@ -204,7 +204,6 @@ impl NewFile {
         &self.path
     }
 
-    /// Syncs the content.
     pub(crate) fn sync(&self) -> Result<()> {
         let file = File::open(&self.path).map_err(|error| failed("open", &self.path, &error))?;
         file.sync_all().map_err(|error| failed("sync", &self.path, &error))
@@ -239,8 +238,8 @@ pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
 
 /// Refuses to begin a copy for which the file system has too little space.
 pub(crate) fn check_free_space(directory: &Path, bytes: i64) -> Result<()> {
-    let found = rustix::fs::statvfs(directory).map_err(|error| failed("look at", directory, &error.into()))?;
-    let free = i64::try_from(found.f_bavail.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
+    let file_system = rustix::fs::statvfs(directory).map_err(|error| failed("look at", directory, &error.into()))?;
+    let free = i64::try_from(file_system.f_bavail.saturating_mul(file_system.f_frsize)).unwrap_or(i64::MAX);
     let needed = bytes.saturating_add(limits::COPY_ROOM_BYTES);
     if free < needed {
         let path = directory.display();

@@ -31,7 +31,7 @@ pub struct Diagnosis {
 
 /// The extent of an examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Examined {
+pub struct DoctorTotals {
     /// Checked sessions.
     pub sessions: i64,
     /// Checked events.
@@ -182,12 +182,11 @@ impl ExaminationMode {
     }
 }
 
-/// An examination in progress.
 struct Examination<'a> {
     mode: ExaminationMode,
     found: &'a mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'a>,
-    examined: Examined,
+    examined: DoctorTotals,
 }
 
 /// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis, and `progress` the
@@ -197,7 +196,7 @@ pub async fn examine(
     mode: ExaminationMode,
     found: &mut (dyn FnMut(Diagnosis) + Send),
     progress: OnProgress<'_>,
-) -> Result<Examined> {
+) -> Result<DoctorTotals> {
     let directory = files::plain(directory)?;
     if !directory.join(DATABASE).is_file() {
         return Err(Error::Open(format!("{} has no {DATABASE}", directory.display())));
@@ -206,11 +205,11 @@ pub async fn examine(
     if state != files::DatabaseState::Ours {
         return Err(Error::Open(format!("the database in {} is empty", directory.display())));
     }
-    let mut examination = Examination { mode, found, progress, examined: Examined::default() };
+    let mut examination = Examination { mode, found, progress, examined: DoctorTotals::default() };
     match examination.run(&directory).await {
         // Without a readable schema there is nothing more to examine.
         Err(error @ Error::Corrupt { .. }) => {
-            examination.find(DATABASE, "", format_args!("it cannot be read: {error}"), false);
+            examination.diagnose(DATABASE, "", format_args!("it cannot be read: {error}"), false);
         }
         outcome => outcome?,
     }
@@ -235,7 +234,7 @@ impl Examination<'_> {
         connect::check_version(&conn)?;
         match connect::applied(&conn, directory) {
             Err(error @ Error::Corrupt { .. }) => {
-                self.find(DATABASE, "", format_args!("its version cannot be read: {error}"), false);
+                self.diagnose(DATABASE, "", format_args!("its version cannot be read: {error}"), false);
             }
             known => drop(known?),
         }
@@ -263,7 +262,7 @@ impl Examination<'_> {
         }
     }
 
-    fn find(&mut self, table: &str, row: impl ToString, message: impl ToString, repaired: bool) {
+    fn diagnose(&mut self, table: &str, row: impl ToString, message: impl ToString, repaired: bool) {
         self.examined.findings += 1;
         self.examined.repaired += i64::from(repaired);
         let (row, message) = (row.to_string(), message.to_string());
@@ -275,7 +274,7 @@ impl Examination<'_> {
         if self.repairs() && !lines.iter().all(|line| is_of_index(line)) {
             // A write could take a page that is listed as free and holds rows. And indexes may name rows that are lost.
             self.mode = ExaminationMode::Report;
-            self.find(DATABASE, "", "pages are damaged, so nothing is repaired: export what can be read", false);
+            self.diagnose(DATABASE, "", "pages are damaged, so nothing is repaired: export what can be read", false);
         }
         if self.repairs() && !lines.is_empty() {
             let before = lines;
@@ -287,18 +286,18 @@ impl Examination<'_> {
             }
             lines = integrity(conn);
             for line in before.iter().filter(|line| !lines.contains(line)) {
-                self.find(DATABASE, "", line, true);
+                self.diagnose(DATABASE, "", line, true);
             }
         }
         for line in &lines {
-            self.find(DATABASE, "", line, false);
+            self.diagnose(DATABASE, "", line, false);
         }
         if let Err(error) = self.heads(conn) {
-            self.find("session", "", format_args!("heads cannot be compared: {error}"), false);
+            self.diagnose("session", "", format_args!("heads cannot be compared: {error}"), false);
         }
         for invariant in &INVARIANTS {
             if let Err(error) = self.invariant(conn, invariant) {
-                self.find(invariant.table, "", format_args!("it cannot be read: {error}"), false);
+                self.diagnose(invariant.table, "", format_args!("it cannot be read: {error}"), false);
             }
         }
         match engine::query(FOREIGN_KEYS).all(conn) {
@@ -307,10 +306,10 @@ impl Examination<'_> {
                     let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
                     // Tables without row ids have no number here.
                     let key = row.get::<i64>(1).unwrap_or_default();
-                    self.find(&table, key, format_args!("it refers to a row of {parent} that is not there"), false);
+                    self.diagnose(&table, key, format_args!("it refers to a row of {parent} that is not there"), false);
                 }
             }
-            Err(error) => self.find(DATABASE, "", format_args!("foreign keys cannot be checked: {error}"), false),
+            Err(error) => self.diagnose(DATABASE, "", format_args!("foreign keys cannot be checked: {error}"), false),
         }
         Ok(())
     }
@@ -323,7 +322,7 @@ impl Examination<'_> {
             engine::query(repair).run(conn)?;
         }
         for row in rows {
-            self.find(invariant.table, row.get::<String>(0)?, invariant.message, repair.is_some());
+            self.diagnose(invariant.table, row.get::<String>(0)?, invariant.message, repair.is_some());
         }
         Ok(())
     }
@@ -344,7 +343,7 @@ impl Examination<'_> {
                 engine::query(REPAIR_HEAD).bind(key).run(conn)?;
             }
             let refusal = refusal.map_or_else(String::new, |why| format!(", and cannot be moved there: {why}"));
-            self.find("session", key, format_args!("its head is not where its events end{refusal}"), repaired);
+            self.diagnose("session", key, format_args!("its head is not where its events end{refusal}"), repaired);
         }
         Ok(())
     }
@@ -356,7 +355,7 @@ impl Examination<'_> {
             let keys = match verify::sessions_after(readers, last).await {
                 Ok(keys) => keys,
                 Err(error) => {
-                    self.find("session", "", format_args!("sessions cannot be listed: {error}"), false);
+                    self.diagnose("session", "", format_args!("sessions cannot be listed: {error}"), false);
                     return Ok(());
                 }
             };
@@ -376,7 +375,7 @@ impl Examination<'_> {
                 }
                 Err(error) => {
                     has_more = false;
-                    self.find("event", "", format_args!("the log cannot be read: {error}"), false);
+                    self.diagnose("event", "", format_args!("the log cannot be read: {error}"), false);
                 }
             }
         }
@@ -398,7 +397,7 @@ impl Examination<'_> {
                 }
                 Err(error) => {
                     has_more = false;
-                    self.find("session", key, format_args!("its history cannot be read: {error}"), false);
+                    self.diagnose("session", key, format_args!("its history cannot be read: {error}"), false);
                 }
             }
         }
@@ -409,7 +408,7 @@ impl Examination<'_> {
     fn report(&mut self, findings: Vec<Finding>) {
         for Finding { session, revision, message } in findings {
             let row = session.map_or_else(String::new, |session| format!("{session} #{revision}"));
-            self.find("event", row, message, false);
+            self.diagnose("event", row, message, false);
         }
     }
 }

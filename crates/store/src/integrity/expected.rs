@@ -9,13 +9,11 @@ use crate::model::ids::MessageId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-/// The key of a session and one of its revisions.
-pub(super) type Place = (i64, Revision);
+pub(super) type RevisionKey = (i64, Revision);
 
 /// A run of revisions of a session, and the number of rows that are missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The key of the session.
     pub(super) session: i64,
     pub(super) first: Revision,
     pub(super) last: Revision,
@@ -24,18 +22,18 @@ pub(super) struct Run {
 
 /// The content of a store according to its log.
 #[derive(Default)]
-pub(super) struct Expected {
+pub(super) struct ExpectedRows {
     /// Key and revision of each event, in their order.
-    events: BTreeSet<Place>,
+    events: BTreeSet<RevisionKey>,
     /// Messages by the key of their session and their revision.
-    messages: BTreeMap<Place, MessageId>,
+    messages: BTreeMap<RevisionKey, MessageId>,
     /// Places of the messages, with the parts that came with them.
-    places: HashMap<MessageId, (Place, usize)>,
+    places: HashMap<MessageId, (RevisionKey, usize)>,
     /// Numbers of the parts that came later.
     closed: HashMap<MessageId, usize>,
 }
 
-impl Expected {
+impl ExpectedRows {
     /// Adds an event that only an index names.
     pub(super) fn add_place(&mut self, session: i64, revision: Revision) {
         self.events.insert((session, revision));
@@ -43,7 +41,7 @@ impl Expected {
 
     /// Adds an event: number, session, revision, kind, body.
     pub(super) fn add(&mut self, row: &Row) -> Result<()> {
-        let place: Place = (row.get(1)?, row.get(2)?);
+        let place: RevisionKey = (row.get(1)?, row.get(2)?);
         self.events.insert(place);
         match codec::decode_event(row.get(3)?, row.get(4)?)? {
             EventBody::MessageAppended { message, part_count, .. } => {
@@ -56,17 +54,15 @@ impl Expected {
         Ok(())
     }
 
-    /// The key of the session and the revision of a message.
-    pub(super) fn place(&self, message: MessageId) -> Option<Place> {
+    pub(super) fn revision_key(&self, message: MessageId) -> Option<RevisionKey> {
         self.places.get(&message).map(|(place, _)| *place)
     }
 
     /// The message that came at a revision of a session.
-    pub(super) fn message_at(&self, place: Place) -> Option<MessageId> {
+    pub(super) fn message_at(&self, place: RevisionKey) -> Option<MessageId> {
         self.messages.get(&place).copied()
     }
 
-    /// The number of the parts of a message.
     pub(super) fn parts_of(&self, message: MessageId) -> Option<usize> {
         let (_, parts) = self.places.get(&message)?;
         Some(parts + self.closed.get(&message).copied().unwrap_or(0))
@@ -87,15 +83,15 @@ impl Expected {
         if revisions.is_empty() {
             return Vec::new();
         }
-        let known = self.events.range((session, *revisions.start())..=(session, *revisions.end()));
-        missing(known.map(|(_, revision)| *revision), revisions.clone())
+        let revisions_with_events = self.events.range((session, *revisions.start())..=(session, *revisions.end()));
+        missing(revisions_with_events.map(|(_, revision)| *revision), revisions.clone())
             .into_iter()
             .map(|(first, last)| Run { session, first, last, rows: (last - first).saturating_add(1) })
             .collect()
     }
 
     /// The messages for which `is_there` is false. A run ends where a message of the session is there.
-    pub(super) fn missing_messages(&self, is_there: impl Fn(MessageId, Place) -> bool) -> Vec<Run> {
+    pub(super) fn missing_messages(&self, is_there: impl Fn(MessageId, RevisionKey) -> bool) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut is_open = false;
         for (&(session, revision), &message) in &self.messages {
@@ -148,7 +144,7 @@ mod tests {
 
     #[test]
     fn missing_messages_are_runs_within_their_sessions() {
-        let mut expected = Expected::default();
+        let mut expected = ExpectedRows::default();
         let places = [(1, 2), (1, 3), (1, 5), (1, 6), (2, 1), (2, 2)];
         for (number, place) in (0..).zip(places) {
             expected.messages.insert(place, MessageId(Uuid::from_u128(number)));

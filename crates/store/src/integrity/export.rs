@@ -4,7 +4,7 @@
 //! is read by more than one path (`survey`), what was found is compared with the log (`expected`), and what was exported
 //! is verified against the chains (`verify`). An export without a line about lost rows, gaps and doubts is whole.
 
-use super::expected::{self, Expected, Place, Run};
+use super::expected::{self, ExpectedRows, RevisionKey, Run};
 use super::survey::{self, Paths, Survey};
 use super::verify::SessionCheck;
 use crate::engine::Reader;
@@ -13,7 +13,7 @@ use crate::engine::files::{self, DATABASE};
 use crate::engine::{self, Connection};
 use crate::error::{Error, Result};
 use crate::ledger::codec;
-use crate::ledger::rescue::{self, Rescued};
+use crate::ledger::rescue::{self, RescuedMessage};
 use crate::ledger::sessions;
 use crate::model::Revision;
 use crate::model::ids::{MessageId, SessionId};
@@ -84,7 +84,7 @@ pub struct Gap {
 
 /// A piece of an export.
 #[derive(Debug)]
-pub enum Exported {
+pub enum ExportItem {
     /// A session.
     Session(Box<Session>),
     /// A message of a session, which is given by its id, or else by its key. Those of a session come in their order,
@@ -98,17 +98,15 @@ pub enum Exported {
     Doubt(NamedRow),
 }
 
-/// An exported message.
-struct Emitted {
-    place: Place,
+struct EmittedMessage {
+    place: RevisionKey,
     /// The number of its parts, with those that cannot be read.
     parts: usize,
 }
 
-/// An export in progress.
 struct Export<'a> {
     conn: &'a Connection,
-    each: &'a mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
+    each: &'a mut (dyn FnMut(ExportItem) -> std::io::Result<()> + Send),
     /// The ids of the sessions, by key.
     ids: HashMap<i64, SessionId>,
     /// The ids by the index, where it has others than the rows.
@@ -118,11 +116,11 @@ struct Export<'a> {
     /// The keys of the sessions that were exported or are named as lost.
     sessions: HashSet<i64>,
     /// Session and revision of each message by the index.
-    places: HashMap<i64, Place>,
-    expected: Expected,
-    messages: HashMap<MessageId, Emitted>,
+    places: HashMap<i64, RevisionKey>,
+    expected: ExpectedRows,
+    messages: HashMap<MessageId, EmittedMessage>,
     /// Session and revision of rows that are named as lost or in doubt.
-    named: HashSet<Place>,
+    named: HashSet<RevisionKey>,
     /// Revisions without an event.
     gaps: Vec<Run>,
     /// A bound for row ids, if the last one cannot be read.
@@ -130,7 +128,7 @@ struct Export<'a> {
 }
 
 /// Exports the store in a directory, which no daemon may have; `each` gets each piece. The store is not changed.
-pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io::Result<()> + Send)) -> Result<()> {
+pub async fn export(directory: &Path, each: &mut (dyn FnMut(ExportItem) -> std::io::Result<()> + Send)) -> Result<()> {
     let directory = files::plain(directory)?;
     let path = directory.join(DATABASE);
     let bytes = std::fs::metadata(&path).map_err(|error| Error::Open(format!("{}: {error}", path.display())))?.len();
@@ -154,7 +152,7 @@ pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io
         heads: BTreeMap::new(),
         sessions: HashSet::new(),
         places: HashMap::new(),
-        expected: Expected::default(),
+        expected: ExpectedRows::default(),
         messages: HashMap::new(),
         named: HashSet::new(),
         gaps: Vec::new(),
@@ -163,7 +161,6 @@ pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io
     export.run()
 }
 
-/// The row of an error, if it names one.
 fn named_row(error: &Error) -> Option<(String, String)> {
     match error {
         Error::Corrupt { table, row, .. } if !row.is_empty() => Some(((*table).to_owned(), row.clone())),
@@ -183,11 +180,11 @@ impl Export<'_> {
         self.chains()
     }
 
-    fn give(&mut self, piece: Exported) -> Result<()> {
+    fn give(&mut self, piece: ExportItem) -> Result<()> {
         (self.each)(piece).map_err(|error| Error::CopyFailed(format!("the export cannot be written: {error}")))
     }
 
-    fn record_lost(&mut self, table: &str, row: i64, place: Option<Place>, error: &Error) -> Result<()> {
+    fn record_lost(&mut self, table: &str, row: i64, place: Option<RevisionKey>, error: &Error) -> Result<()> {
         let (table, row) = named_row(error).unwrap_or_else(|| {
             let message = place.filter(|_| table == "message").and_then(|place| self.expected.message_at(place));
             (table.to_owned(), message.map_or_else(|| row.to_string(), |id| id.to_string()))
@@ -195,14 +192,20 @@ impl Export<'_> {
         let session = place.map(|(session, _)| self.name(session)).unwrap_or_default();
         let revision = place.map(|(_, revision)| revision);
         self.named.extend(place);
-        self.give(Exported::Lost(NamedRow { table, row, session, revision, reason: error.to_string() }))
+        self.give(ExportItem::Lost(NamedRow { table, row, session, revision, reason: error.to_string() }))
     }
 
-    fn record_doubt(&mut self, table: &str, row: String, (session, revision): Place, reason: String) -> Result<()> {
+    fn record_doubt(
+        &mut self,
+        table: &str,
+        row: String,
+        (session, revision): RevisionKey,
+        reason: String,
+    ) -> Result<()> {
         self.named.insert((session, revision));
         let session = self.name(session);
         let table = table.to_owned();
-        self.give(Exported::Doubt(NamedRow { table, row, session, revision: Some(revision), reason }))
+        self.give(ExportItem::Doubt(NamedRow { table, row, session, revision: Some(revision), reason }))
     }
 
     fn record_gap(&mut self, table: &str, run: Run, reason: &str) -> Result<()> {
@@ -214,7 +217,7 @@ impl Export<'_> {
             count: Some(run.rows),
             reason: reason.to_owned(),
         };
-        self.give(Exported::Gap(gap))
+        self.give(ExportItem::Gap(gap))
     }
 
     /// Names the rows of a table that cannot be read and of which no index says whether they are there.
@@ -234,7 +237,7 @@ impl Export<'_> {
             let reason = "the table and its index cannot be read here, so the number of rows is not known".to_owned();
             let rows = format!("{first} to {last}");
             let (table, session) = (table.to_owned(), String::new());
-            self.give(Exported::Gap(Gap { table, rows, session, revisions: None, count: None, reason }))?;
+            self.give(ExportItem::Gap(Gap { table, rows, session, revisions: None, count: None, reason }))?;
         }
         Ok(())
     }
@@ -251,7 +254,7 @@ impl Export<'_> {
             ids.extend(row.get(0).ok().zip(id.ok().map(SessionId)));
         };
         let survey = survey::survey(self.conn, &SESSIONS, self.rows_max, &mut |_| {}, &mut of_index);
-        for key in survey.all() {
+        for key in survey.all_rows() {
             self.session(key)?;
         }
         self.record_unread("session", &survey)
@@ -277,15 +280,15 @@ impl Export<'_> {
             Ok(session) => session,
         };
         self.heads.insert(key, (session.fork.map_or(0, |(_, at)| at), session.revision));
-        self.give(Exported::Session(Box::new(session)))
+        self.give(ExportItem::Session(Box::new(session)))
     }
 
     /// Reads the log. Returns the numbers of its events.
     fn events(&mut self) -> Result<BTreeSet<i64>> {
-        let mut places: HashMap<i64, Place> = HashMap::new();
-        let mut unread: Vec<(i64, Option<Place>, Error)> = Vec::new();
+        let mut places: HashMap<i64, RevisionKey> = HashMap::new();
+        let mut unread: Vec<(i64, Option<RevisionKey>, Error)> = Vec::new();
         let expected = &mut self.expected;
-        let place = |row: &engine::Row| -> Option<Place> { Some((row.get(1).ok()?, row.get(2).ok()?)) };
+        let place = |row: &engine::Row| -> Option<RevisionKey> { Some((row.get(1).ok()?, row.get(2).ok()?)) };
         let mut each = |row: &engine::Row| {
             if let Err(error) = expected.add(row) {
                 unread.push((row.get(0).unwrap_or_default(), place(row), error));
@@ -304,7 +307,7 @@ impl Export<'_> {
             self.record_lost("event", seq, place, &error)?;
         }
         self.record_unread("event", &survey)?;
-        Ok(survey.all())
+        Ok(survey.all_rows())
     }
 
     fn messages(&mut self) -> Result<()> {
@@ -315,7 +318,7 @@ impl Export<'_> {
         };
         let survey = survey::survey(self.conn, &MESSAGES, self.rows_max, &mut |_| {}, &mut of_index);
         let mut failed = Vec::new();
-        for row in survey.all() {
+        for row in survey.all_rows() {
             let expected = &self.expected;
             let parts_of = |message: &Message| expected.parts_of(message.id);
             match rescue::message(&mut Reader::new(self.conn), row, &parts_of) {
@@ -338,9 +341,9 @@ impl Export<'_> {
         let rows: Vec<i64> = failed.iter().map(|(row, _)| *row).collect();
         let expected = &self.expected;
         let parts_of = |message: &Message| expected.parts_of(message.id);
-        let mut found = rescue::scanned_messages(&mut Reader::new(self.conn), &rows, &parts_of);
+        let mut messages = rescue::scanned_messages(&mut Reader::new(self.conn), &rows, &parts_of);
         for (row, error) in failed {
-            match found.remove(row) {
+            match messages.remove(row) {
                 Some(Ok(rescued)) => self.message(*row, rescued)?,
                 Some(Err(_)) | None => self.record_lost("message", *row, self.places.get(row).copied(), error)?,
             }
@@ -348,26 +351,26 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn message(&mut self, row: i64, rescued: Rescued) -> Result<()> {
-        let Rescued { owner, mut message, lost } = rescued;
+    fn message(&mut self, row: i64, rescued: RescuedMessage) -> Result<()> {
+        let RescuedMessage { owner, mut message, lost } = rescued;
         if let Some(id) = self.ids.get(&owner) {
             message.session_id = *id;
         }
         let place = (owner, message.revision);
-        let emitted = Emitted { place, parts: message.parts.len() + lost.len() };
+        let emitted = EmittedMessage { place, parts: message.parts.len() + lost.len() };
         if let Some(first) = self.messages.insert(message.id, emitted) {
             let reason = format!("the message is also in row {row}, at revision {}", message.revision);
             self.record_doubt("message", message.id.to_string(), first.place, reason)?;
         }
-        self.give(Exported::Message(self.name(owner), Box::new(message)))?;
+        self.give(ExportItem::Message(self.name(owner), Box::new(message)))?;
         lost.iter().try_for_each(|error| self.record_lost("part", row, Some(place), error))
     }
 
     /// Sessions that events or messages have, and of which there is no row.
     fn unknown_sessions(&mut self) -> Result<()> {
         let of_messages = self.messages.values().map(|emitted| emitted.place.0);
-        let known = self.expected.sessions().into_iter().chain(of_messages).collect::<BTreeSet<i64>>();
-        for key in known.into_iter().filter(|key| !self.sessions.contains(key)).collect::<Vec<_>>() {
+        let sessions = self.expected.sessions().into_iter().chain(of_messages).collect::<BTreeSet<i64>>();
+        for key in sessions.into_iter().filter(|key| !self.sessions.contains(key)).collect::<Vec<_>>() {
             let gap = Gap {
                 table: "session".to_owned(),
                 rows: key.to_string(),
@@ -376,7 +379,7 @@ impl Export<'_> {
                 count: Some(1),
                 reason: "events or messages belong to a session that is not there".to_owned(),
             };
-            self.give(Exported::Gap(gap))?;
+            self.give(ExportItem::Gap(gap))?;
         }
         Ok(())
     }
@@ -412,7 +415,7 @@ impl Export<'_> {
                 count: Some(last - first + 1),
                 reason: "numbers of the log are dense, and these have no event".to_owned(),
             };
-            self.give(Exported::Gap(gap))?;
+            self.give(ExportItem::Gap(gap))?;
         }
         Ok(())
     }
@@ -433,8 +436,8 @@ impl Export<'_> {
     fn compare_messages(&mut self) -> Result<()> {
         let mut messages: Vec<_> = std::mem::take(&mut self.messages).into_iter().collect();
         messages.sort_unstable_by_key(|(_, emitted)| emitted.place);
-        for (id, Emitted { place, parts }) in messages {
-            let Some(wanted) = self.expected.place(id) else {
+        for (id, EmittedMessage { place, parts }) in messages {
+            let Some(wanted) = self.expected.revision_key(id) else {
                 if !self.is_named(place) {
                     self.record_doubt("message", id.to_string(), place, "the log does not have it".to_owned())?;
                 }
@@ -455,7 +458,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn is_named(&self, (session, revision): Place) -> bool {
+    fn is_named(&self, (session, revision): RevisionKey) -> bool {
         self.named.contains(&(session, revision))
             || self.gaps.iter().any(|run| run.session == session && (run.first..=run.last).contains(&revision))
     }

@@ -22,7 +22,6 @@ const LOG: &str = "select max(seq), count(*), \
      count(*) filter (where not exists (select 1 from session s where s.id = page.session_id)) \
      from (select seq, session_id from event where seq > ?1 order by seq limit +?2) as page";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[LOG];
 

@@ -23,7 +23,7 @@ pub(super) fn part(
     chain::part(
         digest,
         &chain::PartColumns {
-            public_id: PartId::of(message, number).0.as_bytes(),
+            public_id: PartId::in_message(message, number).0.as_bytes(),
             client_id: stored.client_id.as_deref(),
             position,
             kind: stored.kind,

@@ -21,7 +21,6 @@ const PROMPT: &str = "select public_id, delivery, actor, metadata_json, create_t
 const APPROVAL: &str = "select public_id, actor, create_time, salt, question, request_revision, epoch, end_reason, \
      end_revision, end_actor, answer_salt, answer, end_time from approval where session_id = ?1 and public_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[RUN, PROMPT, APPROVAL];
 
@@ -49,7 +48,7 @@ pub(super) fn read_ahead<'e>(conn: &Connection, key: i64, events: impl Iterator<
 
 /// The numbers of rows that events account for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Accounted {
+pub(super) struct RunRowCounts {
     pub(super) runs: i64,
     pub(super) cancelled_runs: i64,
     pub(super) ended_runs: i64,
@@ -59,7 +58,7 @@ pub(super) struct Accounted {
     pub(super) ended_approvals: i64,
 }
 
-impl Accounted {
+impl RunRowCounts {
     /// The numbers of a session's rows, in the columns of a row from this one on.
     pub(super) fn from_row(row: &Row, first: usize) -> Result<Self> {
         Ok(Self {
@@ -86,7 +85,7 @@ pub(super) struct Check<'a, 'r> {
 impl Check<'_, '_> {
     /// Adds the rows of the event to its digest, and compares the columns that changed with it. Events of other kinds
     /// have no rows here.
-    pub(super) fn event(&mut self, body: &EventBody, digest: &mut Digest, counts: &mut Accounted) -> Result<()> {
+    pub(super) fn event(&mut self, body: &EventBody, digest: &mut Digest, counts: &mut RunRowCounts) -> Result<()> {
         match body {
             EventBody::RunStarted { epoch, .. } => {
                 counts.runs += 1;

@@ -27,7 +27,6 @@ pub(super) struct Paths {
 pub(super) struct Survey {
     /// Rows of the table.
     pub(super) found: BTreeSet<i64>,
-    /// Rows of the index.
     pub(super) indexed: BTreeSet<i64>,
     /// Rows that cannot be read, although a row may be there.
     pub(super) unread: Vec<(i64, Error)>,
@@ -37,7 +36,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// The rows of the table and of the index.
-    pub(super) fn all(&self) -> BTreeSet<i64> {
+    pub(super) fn all_rows(&self) -> BTreeSet<i64> {
         self.found.union(&self.indexed).copied().collect()
     }
 }

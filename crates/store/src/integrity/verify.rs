@@ -11,7 +11,7 @@ use crate::ledger::ancestry;
 use crate::ledger::chain::{self, Digest};
 use crate::ledger::codec::{self, Number as _};
 use crate::ledger::head::{origin_times, usage_totals};
-use crate::ledger::tombstones::{self, Committed};
+use crate::ledger::tombstones::{self, TombstoneCommitment};
 use crate::ledger::visibility::Location;
 use crate::ledger::{events, labels, messages};
 use crate::limits;
@@ -89,7 +89,6 @@ pub(super) const EVENT: &str = "select coalesce(o.seq, e.seq), e.revision, e.kin
      where e.session_id = ?1 and e.revision = ?2";
 pub(super) const HASH_BEFORE: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     SESSIONS,
@@ -111,7 +110,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     HASH_BEFORE,
 ];
 
-/// The number of sessions.
 pub(crate) fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     let row = reader.one(engine::query(COUNT_SESSIONS))?;
     row.map_or(Ok(0), |row| row.get(0))
@@ -194,7 +192,7 @@ struct EventFields {
 
 /// Rows that events account for.
 #[derive(Default, PartialEq, Eq)]
-struct Accounted {
+struct RowCounts {
     messages: i64,
     parts: i64,
     marks: i64,
@@ -204,14 +202,13 @@ struct Accounted {
     windows: i64,
     voided: i64,
     tombstones: i64,
-    of_runs: run_rows::Accounted,
+    of_runs: run_rows::RunRowCounts,
 }
 
 /// A checked page of a session's events.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) findings: Vec<Finding>,
-    /// The number of events.
     pub(crate) events: i64,
     /// Content that was verified, in bytes before compression.
     pub(crate) bytes: u64,
@@ -229,9 +226,9 @@ pub(crate) struct SessionCheck {
     events: i64,
     bytes: u64,
     event_fields: EventFields,
-    accounted: Accounted,
+    accounted: RowCounts,
     /// Of the revisions of the current page that lost content.
-    tombstones: BTreeMap<Revision, Committed>,
+    tombstones: BTreeMap<Revision, TombstoneCommitment>,
 }
 
 impl SessionCheck {
@@ -245,12 +242,12 @@ impl SessionCheck {
             events: 0,
             bytes: 0,
             event_fields: EventFields::default(),
-            accounted: Accounted::default(),
+            accounted: RowCounts::default(),
             tombstones: BTreeMap::new(),
         }
     }
 
-    fn find(&mut self, revision: Revision, message: impl Into<String>) {
+    fn add_finding(&mut self, revision: Revision, message: impl Into<String>) {
         let message = message.into();
         self.findings.push(Finding { session: self.id, revision, message });
     }
@@ -294,7 +291,7 @@ impl SessionCheck {
             }
             let at: Revision = event.get(1)?;
             if at != revision + 1 {
-                self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
+                self.add_finding(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
             }
             revision = at;
             self.events += 1;
@@ -313,13 +310,13 @@ impl SessionCheck {
     pub(super) fn start(&mut self, reader: &mut Reader<'_>, row: &Row) -> Result<(Revision, Vec<u8>)> {
         match codec::uuid(row.get(0)?) {
             Ok(id) => self.id = Some(SessionId(id)),
-            Err(error) => self.find(0, error.to_string()),
+            Err(error) => self.add_finding(0, error.to_string()),
         }
         let Some(fork) = row.get::<Option<Revision>>(4)? else { return Ok((0, chain::GENESIS.to_vec())) };
         match self.parent_hash(reader, row.get(13)?, fork) {
             Ok(hash) => Ok((fork, hash)),
             Err(error) => {
-                self.find(fork, format!("what the fork starts from cannot be read: {error}"));
+                self.add_finding(fork, format!("what the fork starts from cannot be read: {error}"));
                 Ok((fork, chain::GENESIS.to_vec()))
             }
         }
@@ -330,10 +327,10 @@ impl SessionCheck {
         reader: &mut Reader<'_>,
         first: Revision,
         last: Revision,
-    ) -> Result<BTreeMap<Revision, Committed>> {
+    ) -> Result<BTreeMap<Revision, TombstoneCommitment>> {
         match tombstones::of_page(reader, self.key, first, last) {
             Err(error @ Error::Corrupt { .. }) => {
-                self.find(first, format!("the tombstones from here on cannot be read: {error}"));
+                self.add_finding(first, format!("the tombstones from here on cannot be read: {error}"));
                 Ok(BTreeMap::new())
             }
             found => found,
@@ -359,11 +356,11 @@ impl SessionCheck {
         // What was erased is not there to be compared: its tombstone has what must be there instead.
         let tombstone = self.tombstones.remove(&revision);
         let (digest, link) = match &tombstone {
-            Some(Committed { digest, hash }) => (digest, hash),
+            Some(TombstoneCommitment { digest, hash }) => (digest, hash),
             None => (&digest, &stored),
         };
         if hash(row, before)?.as_slice() != link || row.get::<i64>(10)? != self.key {
-            self.find(revision, "the event was altered, or the one before it");
+            self.add_finding(revision, "the event was altered, or the one before it");
         }
         self.event_fields.update_time = row.get(4)?;
         if self.event_fields.actor.is_none() {
@@ -380,8 +377,8 @@ impl SessionCheck {
         };
         match rows {
             Ok(found) if found.finish().as_slice() == digest.as_slice() => {}
-            Ok(_) => self.find(revision, "the rows of this revision were altered, dropped or inserted"),
-            Err(error) => self.find(revision, format!("the rows of this revision cannot be read: {error}")),
+            Ok(_) => self.add_finding(revision, "the rows of this revision were altered, dropped or inserted"),
+            Err(error) => self.add_finding(revision, format!("the rows of this revision cannot be read: {error}")),
         }
         Ok(stored)
     }
@@ -521,7 +518,7 @@ impl SessionCheck {
     fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
         for row in reader.all(engine::query(PRUNED).bind(self.key).bind(revision))? {
             let message = MessageId(codec::uuid(row.get(0)?)?);
-            let part = PartId::of(message, row.get(1)?);
+            let part = PartId::in_message(message, row.get(1)?);
             chain::pruned(digest, part.0.as_bytes(), row.get(2)?, row.get(3)?);
             self.accounted.pruned += 1;
         }
@@ -636,12 +633,12 @@ impl SessionCheck {
             && usage_totals(row)? == self.event_fields.usage
             && origin_times(row)? == self.event_fields.origin
             && Location { project: row.get(19)?, directory: row.get(20)? }
-                == Location::of(self.event_fields.metadata_json.as_deref());
+                == Location::from_metadata(self.event_fields.metadata_json.as_deref());
         if !same {
-            self.find(revision, "the session's row does not match its events");
+            self.add_finding(revision, "the session's row does not match its events");
         }
         if row.get::<Revision>(10)? != revision || row.get::<Vec<u8>>(11)? != hash {
-            self.find(revision, "the session's head is not where its events end");
+            self.add_finding(revision, "the session's head is not where its events end");
         }
         Ok(())
     }
@@ -649,10 +646,10 @@ impl SessionCheck {
     /// Reports rows that no event accounts for.
     fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
         if !labels::of_session(reader, self.key)?.iter().eq(&self.event_fields.labels) {
-            self.find(revision, "the session's labels are not those of its events");
+            self.add_finding(revision, "the session's labels are not those of its events");
         }
         let Some(row) = reader.one(engine::query(COUNTS).bind(self.key))? else { return Ok(()) };
-        let there = Accounted {
+        let there = RowCounts {
             messages: row.get(0)?,
             parts: row.get(1)?,
             marks: row.get(2)?,
@@ -661,11 +658,11 @@ impl SessionCheck {
             policies: row.get(5)?,
             voided: row.get(6)?,
             windows: row.get(7)?,
-            of_runs: run_rows::Accounted::from_row(&row, 8)?,
+            of_runs: run_rows::RunRowCounts::from_row(&row, 8)?,
             tombstones: row.get(15)?,
         };
         if there != self.accounted {
-            self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
+            self.add_finding(revision, "there are rows that no event accounts for, or fewer than events account for");
         }
         Ok(())
     }

@@ -23,7 +23,6 @@ const ONE: &str = "select public_id, secret_hash, principal, tenant, scopes, pro
      revoke_time, is_console from access_token where public_id = ?1";
 const REVOKE: &str = "update access_token set revoke_time = ?2 where public_id = ?1 and revoke_time is null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, CURRENT, FORGET, ALL, ONE, REVOKE];
 
@@ -73,15 +72,18 @@ pub(crate) fn insert(tx: &mut Tx<'_>, stored: &StoredToken, by_operator: bool) -
 pub(crate) fn revoke(tx: &mut Tx<'_>, id: AccessTokenId) -> Result<StoredToken> {
     engine::query(REVOKE).bind(id.0.as_bytes().as_slice()).bind(tx.now.0).run(tx.conn)?;
     let row = engine::query(ONE).bind(id.0.as_bytes().as_slice()).optional(tx.conn)?;
-    row.as_ref().map(read).transpose()?.ok_or_else(|| Error::NotFound { kind: Kind::AccessToken, id: id.to_string() })
+    row.as_ref()
+        .map(token_from_row)
+        .transpose()?
+        .ok_or_else(|| Error::NotFound { kind: Kind::AccessToken, id: id.to_string() })
 }
 
 /// Every token, oldest first. Each tenant has a bounded number of them.
 pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Vec<StoredToken>> {
-    reader.all(engine::query(ALL))?.iter().map(read).collect()
+    reader.all(engine::query(ALL))?.iter().map(token_from_row).collect()
 }
 
-fn read(row: &Row) -> Result<StoredToken> {
+fn token_from_row(row: &Row) -> Result<StoredToken> {
     let uuid = |bytes: &[u8]| Uuid::from_slice(bytes).map_err(|_| Error::corrupt("access_token", "an id is no UUID"));
     let id: Vec<u8> = row.get("public_id")?;
     let root: Option<Vec<u8>> = row.get("root")?;

@@ -22,7 +22,6 @@ const COOLDOWNS: &str = "update session set cooldown_end = ?1 where cooldown_end
 /// Sessions are decided in this order: one with a time in the future would come after all others.
 const DUE: &str = "update session set due_time = ?1 where due_revision is not null and due_time > ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, WAKE_TIMES, COOLDOWNS, DUE];
 
@@ -38,7 +37,7 @@ pub(crate) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
         let newest = newest.to_iso_8601();
         tracing::warn!(newest, "the newest event is ahead of the system's clock: times go on from there");
     }
-    let dating = clock_segments::all(&mut Reader::new(conn))?;
+    let dating = clock_segments::read_dating(&mut Reader::new(conn))?;
     let last = dating.segments().last();
     let known = last.map_or(newest, |last| last.event_end().max(newest));
     // Behind it: an event of the same time would be dated with what was before the daemon was off.

@@ -77,7 +77,6 @@ const SHARED: &str = "select max(last) from (\
      union all select g.last_revision from segment g join session o on o.id = g.owner_id \
      where g.session_id = ?1 and o.public_id = ?2) as shared";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS, SHARED];
@@ -126,15 +125,14 @@ impl Ancestry {
         }
     }
 
-    /// The segment of its own rows.
-    pub(crate) fn own(&self) -> Segment {
+    pub(crate) fn own_segment(&self) -> Segment {
         let first = self.fork_revision.map_or(0, |fork| fork + 1);
         Segment { owner: self.key, first, end: AsOf::Newest }
     }
 
     /// The first segment with messages that ends at `revision` or later.
     pub(crate) fn segment_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(own);
         }
@@ -144,7 +142,7 @@ impl Ancestry {
 
     /// The last segment with messages that begins at `revision` or before.
     pub(crate) fn segment_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Segment>> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(Some(own));
         }
@@ -159,9 +157,8 @@ impl Ancestry {
         row.map(|row| segment(&row)).transpose()
     }
 
-    /// The segment of the event at `revision`.
     pub(crate) fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
-        let own = self.own();
+        let own = self.own_segment();
         if revision >= own.first {
             return Ok(own);
         }
@@ -170,14 +167,14 @@ impl Ancestry {
     }
 
     /// All segments, oldest first, including those without messages (false); the last is the session's own.
-    pub(crate) fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
+    pub(crate) fn all_segments(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
         let mut segments = Vec::new();
         if self.fork_revision.is_some() {
             for row in reader.all(engine::query(SEGMENTS).bind(self.key))? {
                 segments.push((segment(&row)?, row.get(3)?));
             }
         }
-        segments.push((self.own(), true));
+        segments.push((self.own_segment(), true));
         Ok(segments)
     }
 

@@ -3,7 +3,7 @@
 
 use super::chain::{self, Digest};
 use super::codec;
-use super::counts::Counted;
+use super::counts::MessageCounts;
 use super::encoded::{EncodedMessage, keep_erased};
 use super::erased_content::{self, Receipts};
 use super::head::{Head, Receipt, SessionKey};
@@ -32,7 +32,7 @@ pub struct AppendInput {
     /// The message.
     pub message: NewMessage<Option<GivenView>>,
     /// The token counts to store; none unless it is sealed and the policy counts with a tokenizer.
-    pub token_counts: Option<Counted>,
+    pub token_counts: Option<MessageCounts>,
     /// True if it reports that a provider refused the view as too large.
     pub reports_overflow: bool,
     /// The salted digest of its metadata and the details of its end as they were received, if they were changed since.
@@ -50,7 +50,6 @@ pub struct Seal {
     pub reports_overflow: bool,
 }
 
-/// Appends messages.
 #[derive(Clone)]
 pub(crate) struct Append {
     pub(crate) session: SessionKey,
@@ -110,7 +109,6 @@ const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number =
 const UPDATE_SEALED: &str =
     "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT_CLIENTS, SELECT_INHERITED, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
@@ -130,18 +128,18 @@ fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> 
         return Ok(existing);
     }
     let list = List::of_texts(wanted);
-    let mut known = std::collections::HashMap::new();
+    let mut stored_ids = std::collections::HashMap::new();
     // A fork's history begins with its inherited messages.
     let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
     for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
         for row in engine::query(statement).bind(key).bind(list.clone()).all(tx.conn)? {
-            known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
+            stored_ids.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
         }
     }
     for (slot, message) in existing.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
             // What this transaction added is newer.
-            *slot = tx.fresh_client(key, client_id).or_else(|| known.get(client_id).copied());
+            *slot = tx.fresh_client(key, client_id).or_else(|| stored_ids.get(client_id).copied());
         }
     }
     Ok(existing)
@@ -229,14 +227,14 @@ impl Append {
 }
 
 /// Messages that may be appended, each with the stored message that it repeats, if there is one.
-pub(crate) struct Checked {
+pub(crate) struct CheckedMessages {
     messages: Vec<(Option<Message>, EncodedMessage)>,
     /// The ids of those that lack what was erased before.
     erased: HashSet<Uuid>,
 }
 
 /// Validates messages. Nothing is written, except for rows of mutations before this one that wait to be.
-pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<Checked> {
+pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>) -> Result<CheckedMessages> {
     for finish in messages.iter().filter_map(|message| message.input.finish.as_ref()) {
         tx.loaded(key)?.check_view(finish.view.as_ref())?;
     }
@@ -273,10 +271,10 @@ pub(crate) fn check(tx: &mut Tx<'_>, key: i64, mut messages: Vec<EncodedMessage>
             return Err(Error::ClientIdReused { client_id });
         }
     }
-    Ok(Checked { messages: checked, erased })
+    Ok(CheckedMessages { messages: checked, erased })
 }
 
-impl Checked {
+impl CheckedMessages {
     /// Each message as it was sent, with the stored message that it repeats.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
         self.messages.iter().map(|(stored, message)| (&message.original, stored.as_ref()))
@@ -338,7 +336,7 @@ fn as_read_back(
             result.answers = call_message.map_or(Answers::Nothing, Answers::In);
         }
         let (client_id, metadata_json) = (original.client_id.clone(), original.metadata_json.clone());
-        Part { id: PartId::of(message, number), client_id, revision, body, metadata_json }
+        Part { id: PartId::in_message(message, number), client_id, revision, body, metadata_json }
     };
     Message {
         id: input.id,
@@ -509,12 +507,12 @@ impl AppendParts {
                     }
                     refuse_draft_client_id(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    let id = PartId::of(self.message, next_number);
+                    let id = PartId::in_message(self.message, next_number);
                     next_number = next_number.saturating_add(1);
                     (id, input, original.body)
                 }
                 AppendPart::Draft(end) => {
-                    let draft = match end.find(tx, &drafts, &closed, &existing_parts)? {
+                    let draft = match end.find_draft(tx, &drafts, &closed, &existing_parts)? {
                         NamedDraft::Open(draft) => draft,
                         NamedDraft::Closed(part) => {
                             receipt.existed_count += 1;
@@ -656,7 +654,6 @@ impl FinishMessage {
         self.seal(tx, row)
     }
 
-    /// Seals the message in this row.
     pub(crate) fn seal(&self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
         let mut sealed = self.add_seal(tx, row)?;
@@ -733,7 +730,6 @@ pub(crate) fn encode(new: AppendInput, caller: &Requester, salt: &Salt) -> Encod
     EncodedMessage { input, original: message, received, reports_overflow, keeps_erased, digests, lacking: None }
 }
 
-/// Encodes an appended part.
 pub(crate) fn encode_new_part(part: &NewPart) -> AppendPart {
     AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part) }))
 }

@@ -52,7 +52,6 @@ const WAITING: &str = select_approval!(
      order by a.id desc limit 1"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[INSERT, END, COUNT, WAITING_IDS, OF_RUN, EXPIRED, POSTPONE, RESTART, SUSPEND, RESTORE, NEXT, BY_ID, OF_SESSION];
@@ -230,18 +229,17 @@ pub(crate) fn restored(conn: &Connection, key: i64, now: Timestamp) -> Result<()
 }
 
 /// The earliest time at which a default holds.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_default(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }
 
-/// An approval with its row.
 fn from_row(row: &Row) -> Result<(i64, Approval)> {
     let id = ApprovalId(codec::uuid(row.get("public_id")?)?);
-    Ok((row.get("id")?, read(row, id).map_err(|error| error.in_row(id))?))
+    Ok((row.get("id")?, approval_from_row(row, id).map_err(|error| error.in_row(id))?))
 }
 
-fn read(row: &Row, id: ApprovalId) -> Result<Approval> {
+fn approval_from_row(row: &Row, id: ApprovalId) -> Result<Approval> {
     let question = codec::decode_question(codec::without_check("approval", row.get("question")?)?)?;
     let end = match row.get::<Option<i32>>("end_reason")? {
         None => None,

@@ -23,11 +23,9 @@ const DELETE_UNUSED: &str = "delete from blob where hash in (select value from r
      and tenant = (select tenant from session where id = ?2) \
      and not exists (select 1 from blob_use u where u.tenant = blob.tenant and u.hash = blob.hash)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MISSING, COMPLETE, UNUSED, MESSAGES, PROMPTS, REMOVE, OTHERS, DELETE_UNUSED];
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&USES];
 
@@ -143,19 +141,19 @@ fn read_rows(conn: &Connection, message: i64, prompt: i64) -> Result<Vec<Error>>
     Ok(unread)
 }
 
-type Found = Vec<(Holder, Vec<u8>)>;
+type BlobUses = Vec<(Holder, Vec<u8>)>;
 
 fn part_rows(reader: &mut Reader<'_>, message: i64) -> Result<Vec<StoredPart>> {
     let rows = reader.all(engine::query(messages::OF_MESSAGE).bind(message))?;
     rows.iter().map(|row| Ok(messages::part_row(row)?.stored)).collect()
 }
 
-fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<Found> {
-    let mut found = Vec::new();
+fn of_parts(reader: &mut Reader<'_>, session: i64, holder: Holder, parts: &[StoredPart]) -> Result<BlobUses> {
+    let mut uses = Vec::new();
     for part in parts {
-        found.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
+        uses.extend(of_part(reader, session, part)?.into_iter().map(|hash| (holder, hash)));
     }
-    Ok(found)
+    Ok(uses)
 }
 
 /// Records the uses of all rows of a statement behind a row, page by page. Returns an error for each row that cannot be
@@ -164,7 +162,7 @@ fn of_rows(
     conn: &Connection,
     statement: &str,
     mut after: i64,
-    read: impl Fn(&mut Reader<'_>, &Row) -> Result<Found>,
+    read: impl Fn(&mut Reader<'_>, &Row) -> Result<BlobUses>,
 ) -> Result<Vec<Error>> {
     let mut unread = Vec::new();
     loop {

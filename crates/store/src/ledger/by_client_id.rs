@@ -2,7 +2,7 @@
 
 use super::ancestry::{Ancestry, AsOf};
 use super::codec;
-use super::messages::{self, Budget, Found, Order, PageOf, select_message};
+use super::messages::{self, Budget, FoundMessage, Order, PageOf, select_message};
 use super::session_filter::texts_from;
 use crate::engine::{self, Reader};
 use crate::error::Result;
@@ -21,7 +21,6 @@ const BACKWARD: &str = select_message!(
      order by m.client_id desc, m.revision desc limit +?9"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FORWARD, BACKWARD];
 
@@ -29,7 +28,7 @@ pub(crate) const STATEMENTS: &[&str] = &[FORWARD, BACKWARD];
 const READ_AT_ONCE: usize = 64;
 
 /// Where a message is in the order. Versions of a record share their client id.
-type Place = (String, Revision);
+type ClientIdPlace = (String, Revision);
 
 /// A page of these messages, the revision of the first one of the next page, and the revision that was read. It looks at
 /// a bounded number of messages, so that it may be short.
@@ -57,7 +56,7 @@ pub(crate) fn page(
         Order::OldestFirst => end.as_str(),
         Order::NewestFirst => prefix,
     };
-    let (classes, mut budget) = (messages::classes(page), Budget::of(limits::PAGE_BYTES_MAX));
+    let (classes, mut budget) = (messages::classes(page), Budget::new(limits::PAGE_BYTES_MAX));
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let (mut found, mut looked) = (Vec::new(), 0);
     loop {
@@ -94,17 +93,17 @@ pub(crate) fn page(
 fn rows(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
-    (client_id, revision): &Place,
+    (client_id, revision): &ClientIdPlace,
     border: &str,
     (order, count): (Order, usize),
     at: Revision,
-) -> Result<Vec<(Found, AsOf)>> {
+) -> Result<Vec<(FoundMessage, AsOf)>> {
     let statement = match order {
         Order::OldestFirst => FORWARD,
         Order::NewestFirst => BACKWARD,
     };
-    let mut found = Vec::new();
-    for (segment, has_messages) in ancestry.all(reader)? {
+    let mut messages = Vec::new();
+    for (segment, has_messages) in ancestry.all_segments(reader)? {
         let (last, seen) = (segment.last_to(at), segment.end.min(AsOf::At(at)));
         if !has_messages || segment.first > last {
             continue;
@@ -120,21 +119,20 @@ fn rows(
             .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(i64::try_from(count).unwrap_or(i64::MAX));
         for row in reader.all(query)? {
-            found.push((Found::from_row(&row, seen)?, seen));
+            messages.push((FoundMessage::from_row(&row, seen)?, seen));
         }
     }
-    let place = |(found, _): &(Found, AsOf)| (found.message.client_id.clone(), found.message.revision);
-    found.sort_by_cached_key(place);
+    let place = |(found, _): &(FoundMessage, AsOf)| (found.message.client_id.clone(), found.message.revision);
+    messages.sort_by_cached_key(place);
     if order == Order::NewestFirst {
-        found.reverse();
+        messages.reverse();
     }
-    found.truncate(count);
-    Ok(found)
+    messages.truncate(count);
+    Ok(messages)
 }
 
-/// The client id of the message at a revision.
 fn client_id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<String>> {
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(messages::by_revision(&segment, revision, AsOf::Newest))?;
-    Ok(row.map(|row| Found::from_row(&row, AsOf::Newest)).transpose()?.and_then(|found| found.message.client_id))
+    Ok(row.map(|row| FoundMessage::from_row(&row, AsOf::Newest)).transpose()?.and_then(|found| found.message.client_id))
 }

@@ -14,7 +14,6 @@ const CONFIRM: &str = "update job set proposed = 2, run_at = ?2 where id = ?1 an
 const EXPEDITE: &str = "update job set run_at = ?2 \
      where id = ?1 and state = 1 and queued = 0 and proposed <> 1 and run_at > ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CONFIRM, EXPEDITE];
 

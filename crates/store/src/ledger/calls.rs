@@ -21,7 +21,6 @@ pub(crate) static INSERTS: [&Insert; 1] = [&CALLS];
 /// The position of a call: session, call id, writer, the revision of its message, the position of its part.
 pub(crate) type CallKey = (i64, String, String, Revision, i64);
 
-/// A call as it is stored.
 #[derive(Clone, Copy)]
 pub(crate) struct CallState {
     pub(crate) message: Uuid,
@@ -33,7 +32,7 @@ pub(crate) struct CallState {
 pub(crate) struct CallRows(pub(crate) BTreeMap<CallKey, CallState>);
 
 impl CallRows {
-    pub(crate) fn of(&self, key: i64, call_id: &str) -> impl Iterator<Item = (&CallKey, &CallState)> {
+    pub(crate) fn calls_named(&self, key: i64, call_id: &str) -> impl Iterator<Item = (&CallKey, &CallState)> {
         let first = (key, call_id.to_owned(), String::new(), Revision::MIN, i64::MIN);
         self.0.range(first..).take_while(move |(call_key, _)| call_key.0 == key && call_key.1 == call_id)
     }
@@ -49,8 +48,10 @@ impl CallRows {
         let waits = |(call_key, state): &(&CallKey, &CallState)| {
             state.answered_revision.is_none() && call_key.3 <= before && of.includes(&call_key.2, state.message)
         };
-        let newest =
-            self.of(key, call_id).filter(waits).max_by_key(|(call_key, _)| (call_key.3, Reverse(call_key.4)))?;
+        let newest = self
+            .calls_named(key, call_id)
+            .filter(waits)
+            .max_by_key(|(call_key, _)| (call_key.3, Reverse(call_key.4)))?;
         Some((newest.0.clone(), newest.1.message))
     }
 

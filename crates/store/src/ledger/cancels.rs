@@ -10,7 +10,6 @@ use crate::model::event::EventBody;
 const CANCEL: &str = "update run set cancel_revision = ?3, lease_until = case when lease_until < ?4 then lease_until else ?4 end \
      where session_id = ?1 and epoch = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CANCEL];
 

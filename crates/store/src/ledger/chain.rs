@@ -136,12 +136,10 @@ pub(crate) fn seal(digest: &mut Digest, message_id: &[u8], seal: &[u8]) {
     digest.row("seal", &[Some(message_id), Some(seal)]);
 }
 
-/// Adds a mark.
 pub(crate) fn mark(digest: &mut Digest, kind: i32, body: &[u8]) {
     digest.row("mark", &[Some(&kind.to_le_bytes()), Some(body)]);
 }
 
-/// Adds a layout.
 pub(crate) fn layout(digest: &mut Digest, body: &[u8]) {
     digest.row("layout", &[Some(body)]);
 }
@@ -192,7 +190,6 @@ pub(crate) fn session(digest: &mut Digest, columns: &SessionColumns<'_>) {
     );
 }
 
-/// Adds a run.
 pub(crate) fn run(digest: &mut Digest, public_id: &[u8], epoch: i64, actor: &str, start_time: Timestamp) {
     digest.row(
         "run",

@@ -2,7 +2,7 @@
 //! another caller, so that it does not work or pay for an unwanted result.
 
 use super::chain::Digest;
-use super::claims::{Claim, Planned};
+use super::claims::{Claim, PlannedRange};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{JobRow, by_row, current_row, give_up, holds};
 use super::marks;
@@ -23,7 +23,6 @@ const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoc
      start_time = coalesce(start_time, ?6) where id = ?1 and state = 1 and queued = 0 and run_at <= ?6";
 const HEARTBEAT: &str = "update job set lease_until = ?3 where id = ?1 and lease_epoch = ?2 and state = 2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CLAIM, HEARTBEAT];
 
@@ -135,7 +134,7 @@ pub(crate) fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Res
 
 /// Records the range that the holder of a claim is about to have summarized, so that a change of the range ends the job
 /// at once. If it has changed already, the job ends here.
-pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: &Planned) -> Result<()> {
+pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: &PlannedRange) -> Result<()> {
     let key = claim.session.0;
     holds(tx, claim)?;
     tx.claims.plan(claim.job, planned.clone());
@@ -155,9 +154,9 @@ pub(crate) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Requester, next: Optio
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
     let Some(planned) = tx.claims.planned(job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
-    let Planned { covered, tail_start } = planned.clone();
+    let PlannedRange { covered, tail_start } = planned.clone();
     let revision = tx.next_revision(key)?;
-    let marks = marks::of(tx, key)?;
+    let marks = marks::session_marks(tx, key)?;
     let still_applies = match next {
         None => marks.still_applies(base, &covered, tail_start),
         Some(body) => {

@@ -54,7 +54,7 @@ impl Claim {
 
 /// The planned range of a summary in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRange {
     /// All messages that the summary will cover.
     pub covered: Vec<RevisionRange>,
     /// The first message kept verbatim, by its position in the view.
@@ -71,7 +71,7 @@ pub(crate) struct Claims {
 #[derive(Debug, Clone)]
 struct ActiveClaim {
     ended: CancellationToken,
-    planned: Option<Planned>,
+    planned: Option<PlannedRange>,
 }
 
 impl Claims {
@@ -93,14 +93,14 @@ impl Claims {
     }
 
     /// Records the range that the holder of a claim is about to have summarized.
-    pub(crate) fn plan(&mut self, job: i64, planned: Planned) {
+    pub(crate) fn plan(&mut self, job: i64, planned: PlannedRange) {
         if let Some(held) = self.held.get_mut(&job) {
             held.planned = Some(planned);
         }
     }
 
     /// The range that the holder of a claim is about to have summarized; none if it has not recorded one.
-    pub(crate) fn planned(&self, job: i64) -> Option<&Planned> {
+    pub(crate) fn planned(&self, job: i64) -> Option<&PlannedRange> {
         self.held.get(&job)?.planned.as_ref()
     }
 }

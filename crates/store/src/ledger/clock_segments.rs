@@ -12,12 +12,11 @@ const WRITE: &str = "insert into clock_segment (event_time, confirmed_time, micr
      on conflict (event_time) do update set confirmed_time = excluded.confirmed_time, micros = excluded.micros";
 const FORGET: &str = "delete from clock_segment where event_time < ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ALL, WRITE, FORGET];
 
 /// All that is known.
-pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Dating> {
+pub(crate) fn read_dating(reader: &mut Reader<'_>) -> Result<Dating> {
     let mut dating = Dating::default();
     for row in reader.all(engine::query(ALL))? {
         let (event_time, confirmed_time) = (Timestamp(row.get(0)?), Timestamp(row.get(1)?));
@@ -28,7 +27,7 @@ pub(crate) fn all(reader: &mut Reader<'_>) -> Result<Dating> {
 
 /// Adds what a process has seen.
 pub(crate) fn join(tx: &mut Tx<'_>, seen: &Dating) -> Result<()> {
-    let before = all(&mut Reader::new(tx.conn))?;
+    let before = read_dating(&mut Reader::new(tx.conn))?;
     let mut dating = before.clone();
     dating.join(seen);
     for segment in dating.segments().iter().filter(|segment| !before.segments().contains(segment)) {

@@ -1,7 +1,7 @@
 //! What commits change of sessions, for those who keep sessions in memory: they follow the writer, and nobody has to
 //! tell them what is stale.
 
-use super::head::{Head, Pending, SessionKey};
+use super::head::{Head, PendingWork, SessionKey};
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::message::MessageKind;
@@ -16,8 +16,8 @@ pub struct Newest {
     pub at: Revision,
     /// The first of the session's own messages that is open; none if all are sealed.
     pub first_open: Option<Revision>,
-    /// Pending changes of the view.
-    pub pending: Pending,
+    /// PendingWork changes of the view.
+    pub pending: PendingWork,
     /// Growth of the history, as `PartBody::growth_bytes` counts it.
     pub appended_bytes: i64,
 }

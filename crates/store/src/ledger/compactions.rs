@@ -84,11 +84,9 @@ const MESSAGE_ROWS: &str = "select m.public_id, m.id from rarray(?1) wanted \
 static PRUNED: Insert =
     Insert::new("pruned (message_id, number, session_id, revision, compaction_id, truncation)", 6, "");
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&PRUNED];
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROWS];
 
@@ -120,7 +118,7 @@ impl Subject<'_> {
 
 /// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Committed {
+pub enum CommitOutcome {
     /// The compaction is active.
     Done,
     /// History changed meanwhile; the compaction ended as superseded.
@@ -129,7 +127,7 @@ pub enum Committed {
 
 impl Commit {
     /// Commits the compaction if its claim is valid and history before the boundary has not changed.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Committed> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<CommitOutcome> {
         let key = self.claim.session.0;
         tx.head(key)?;
         holds(tx, &self.claim)?;
@@ -140,7 +138,7 @@ impl Commit {
         let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
             // An erasure of what it quotes has ended the job.
-            if !marks::of(tx, key)?.still_applies(self.claim.base, &summary.covered, summary.tail_start) {
+            if !marks::session_marks(tx, key)?.still_applies(self.claim.base, &summary.covered, summary.tail_start) {
                 return self.supersede(tx, &caller);
             }
         }
@@ -195,10 +193,10 @@ impl Commit {
         head.due_during_compaction = false;
         head.mark_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
-        Ok(Committed::Done)
+        Ok(CommitOutcome::Done)
     }
 
-    fn supersede(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
+    fn supersede(&self, tx: &mut Tx<'_>, caller: &Requester) -> Result<CommitOutcome> {
         let key = self.claim.session.0;
         let failure = history_changed();
         let revision = tx.next_revision(key)?;
@@ -217,7 +215,7 @@ impl Commit {
         let head = tx.loaded(key)?;
         head.set_due(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
-        Ok(Committed::Superseded)
+        Ok(CommitOutcome::Superseded)
     }
 }
 
@@ -282,13 +280,14 @@ fn write_prune(
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
     let wanted = List::of_bytes(parts.iter().map(|(message, ..)| message.0.as_bytes().as_slice()));
-    let mut found = HashMap::new();
+    let mut message_rows = HashMap::new();
     for row in engine::query(MESSAGE_ROWS).bind(wanted).all(tx.conn)? {
-        found.insert(MessageId(codec::uuid(row.get(0)?)?), row.get::<i64>(1)?);
+        message_rows.insert(MessageId(codec::uuid(row.get(0)?)?), row.get::<i64>(1)?);
     }
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, truncation) in &parts {
-        let row = *found.get(message).ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
+        let row =
+            *message_rows.get(message).ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
         rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.
@@ -314,7 +313,7 @@ fn refuse_erased(tx: &mut Tx<'_>, key: i64, text: &str) -> Result<()> {
     let salt = tx.secrets.salt();
     let receipts = Receipts::new(salt, tx.loaded(key)?.tenant.clone());
     let digest = codec::digest_of_part(salt, &PartBody::Text(text.to_owned()), None);
-    match erased_content::known(tx.conn, &[receipts.of_summary(&digest)])?.is_empty() {
+    match erased_content::existing_receipts(tx.conn, &[receipts.of_summary(&digest)])?.is_empty() {
         true => Ok(()),
         false => Err(Error::ContentErased),
     }

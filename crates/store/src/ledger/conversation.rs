@@ -17,16 +17,13 @@ const NEWEST_RECORD: &str = "select max(revision) from message where session_id 
 const NEWEST: &str = "select revision from message where session_id = ?1 and class = 0 and kind = ?5 \
      and revision between ?2 and ?3 and (sealed_revision <= ?4 or ?4 is null) order by revision desc limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_RECORD, NEWEST];
 
-/// A message of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spoken {
+pub(crate) struct ConversationMessage {
     /// The message that stands at the position: the original, or its newest edit.
     pub(crate) id: MessageId,
-    /// The revision of that message.
     pub(crate) revision: Revision,
     /// The position, which is the revision of the original.
     pub(crate) position: Revision,
@@ -42,7 +39,7 @@ pub(crate) fn newest(
     marks: &Marks,
     after: Revision,
     limit: usize,
-) -> Result<Vec<Spoken>> {
+) -> Result<Vec<ConversationMessage>> {
     let omitted = &marks.layout().omitted;
     let mut spoken = Vec::new();
     let mut to = ancestry.revision;
@@ -74,7 +71,7 @@ pub(crate) fn newest(
             None => (position, false),
         };
         let id = messages::id_at(reader, ancestry, revision)?;
-        spoken.push(Spoken { id, revision, position, is_replayed });
+        spoken.push(ConversationMessage { id, revision, position, is_replayed });
     }
     Ok(spoken)
 }
@@ -85,7 +82,7 @@ pub(crate) fn is_named(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     marks: &Marks,
-    spoken: &Spoken,
+    spoken: &ConversationMessage,
     id: &str,
 ) -> Result<bool> {
     let named = match messages::named(reader, ancestry, id) {

@@ -20,13 +20,12 @@ const KEPT: &str = "select c.message_id, c.body from rarray(?2) wanted join mess
 const KEEP: &str = "insert into message_token_count (counting, message_id, body) values (?1, ?2, ?3) \
      on conflict (counting, message_id) do update set body = excluded.body";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[OF_APPEND, KEPT, KEEP];
 
 /// The counts of a message, with the name of the counting that they are by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
+pub struct MessageCounts {
     /// The name of the counting.
     pub counting: Arc<str>,
     /// The counts.
@@ -67,35 +66,35 @@ fn number(counting: &str) -> i64 {
 }
 
 /// The counting and the counts, as the columns of a message keep them.
-pub(crate) fn columns(counted: &Counted) -> (i64, Vec<u8>) {
+pub(crate) fn columns(counted: &MessageCounts) -> (i64, Vec<u8>) {
     (number(&counted.counting), to_disk(&counted.counts))
 }
 
 /// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table. They may
 /// be those of content that is erased by now, or was not then.
-pub(crate) fn kept(
+pub(crate) fn stored_counts(
     reader: &mut Reader<'_>,
     counting: &str,
     messages: &[MessageId],
 ) -> Result<HashMap<MessageId, Counts>> {
     let number = number(counting);
-    let mut found = HashMap::with_capacity(messages.len());
+    let mut counts = HashMap::with_capacity(messages.len());
     for query in [OF_APPEND, KEPT] {
-        let missing = messages.iter().filter(|id| !found.contains_key(*id));
+        let missing = messages.iter().filter(|id| !counts.contains_key(*id));
         let wanted: Vec<&[u8]> = missing.map(|id| id.0.as_bytes().as_slice()).collect();
         if wanted.is_empty() {
             break;
         }
         let list = List::of_bytes(wanted);
         for row in reader.all(engine::query(query).bind(number).bind(list))? {
-            found.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
+            counts.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
         }
     }
-    Ok(found)
+    Ok(counts)
 }
 
 /// Stores the counts of sealed messages, in place of earlier ones.
-pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
+pub(crate) fn keep(conn: &Connection, counts: &[(MessageId, MessageCounts)]) -> Result<()> {
     for (message, counted) in counts {
         let (counting, body) = columns(counted);
         engine::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).run(conn)?;

@@ -14,7 +14,6 @@ const KEEP: &str = "update job set digest = ?2 where id = ?1";
 const DROP_OTHERS: &str = "update job set digest = null where session_id = ?1 and id <> ?2 and digest is not null";
 const OF: &str = "select digest from job where public_id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[KEEP, DROP_OTHERS, OF];
 
@@ -37,7 +36,7 @@ pub(super) fn keep(conn: &Connection, (session, job): (i64, i64), digest: Option
 }
 
 /// The digest of what the summary of a compaction covers; none if none is kept, or it cannot be read.
-pub(crate) fn of(reader: &mut Reader<'_>, compaction: CompactionId) -> Result<Option<String>> {
+pub(crate) fn read(reader: &mut Reader<'_>, compaction: CompactionId) -> Result<Option<String>> {
     let row = reader.one(engine::query(OF).bind(compaction.0.as_bytes().to_vec()))?;
     let packed: Option<Vec<u8>> = row.map(|row| row.get(0)).transpose()?.flatten();
     Ok(packed.and_then(|packed| {

@@ -1,6 +1,6 @@
 //! Text for several drafts of a message in one write, as a stream of it comes.
 
-use super::drafts::{AppendDraft, DraftReceipt, NewDraftText, Stored};
+use super::drafts::{AppendDraft, DraftMessage, DraftReceipt, NewDraftText};
 use super::head::SessionKey;
 use super::tx::Tx;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ pub struct DraftsWritten {
 }
 
 impl AppendDrafts {
-    /// The bytes of content that wait with it.
+    /// Bytes of content, for the queue of the writer.
     pub(crate) fn bytes(&self) -> usize {
         self.words.iter().map(|words| words.delta.len()).sum()
     }
@@ -36,7 +36,7 @@ impl AppendDrafts {
     pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<DraftsWritten> {
         let Self { session, message, epoch, .. } = *self;
         let mut written = DraftsWritten { receipts: Vec::with_capacity(self.words.len()), refusal: None };
-        let mut stored = Stored::default();
+        let mut stored = DraftMessage::default();
         for words in &self.words {
             let words = words.clone();
             match (AppendDraft { session, message, epoch, words, resumes: true }).apply(tx, &mut stored) {

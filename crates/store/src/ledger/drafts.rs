@@ -4,7 +4,7 @@
 
 use super::append::{check_limit, check_message_limits, open_message};
 use super::codec;
-use super::codec::Received;
+use super::codec::ReceivedPart;
 use super::head::SessionKey;
 use super::messages;
 use super::pairing::NamedCalls;
@@ -18,7 +18,7 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{NewPart, ResultStatus};
 use crate::model::run::Epoch;
-use crate::secrets::{DraftText, Hit, PLACEHOLDER, Replaced, Settled, Syntax};
+use crate::secrets::{DraftText, Hit, PLACEHOLDER, ReplacedSecret, SettledText, Syntax};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -83,8 +83,8 @@ pub(crate) struct AppendDraft {
     /// The run on whose behalf it is.
     pub(crate) epoch: Option<Epoch>,
     pub(crate) words: NewDraftText,
-    /// True for a caller that names its drafts by their client ids alone, and goes on with them: other text at the
-    /// begin is an offset that does not fit, as anywhere else, and so is text behind the end of a closed draft.
+    /// True for a caller that continues its drafts by their client ids: other text at the start is a wrong offset, as
+    /// anywhere else, and so is text after the end of a closed draft.
     pub(crate) resumes: bool,
 }
 
@@ -103,7 +103,7 @@ macro_rules! select_draft {
 
 const SELECT: &str = select_draft!("number");
 const SELECT_NAMED: &str = select_draft!("client_id");
-// What waits counts with more bytes than it has.
+// The hidden text of a draft counts with more bytes than it has.
 const COUNT: &str = "select count(*), coalesce(sum(octet_length(body) + coalesce(octet_length(hidden), 0)), 0) \
      from draft where message_id = ?1";
 const BODY: &str = "select body from draft where id = ?1";
@@ -117,13 +117,11 @@ const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 const EXTEND_HIDDEN: &str = "update draft set body = body || ?2, hidden = ?3 where id = ?1";
 const REFUSE: &str = "update draft set body = '', hidden = null, refused = ?2 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT, SELECT_NAMED, COUNT, BODY, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND, EXTEND_HIDDEN, REFUSE];
 
-/// An existing draft.
-struct Found {
+struct ExistingDraft {
     row: i64,
     part: PartId,
     kind: DraftKind,
@@ -133,7 +131,7 @@ struct Found {
     shown: i64,
     /// Bytes of the request's text that were received before; none if they differ, or if there is a gap.
     overlap: Option<usize>,
-    /// What it has beside the text that readers see.
+    /// Text that readers do not see yet: rules may still find a secret in it.
     hidden: Option<DraftText>,
     /// The rule that refused text of it.
     refused: Option<String>,
@@ -141,19 +139,19 @@ struct Found {
 
 /// A stored message, and what placeholders in texts of its parts stand for, as far as they were read.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct DraftMessage {
     message: Option<Message>,
-    replaced: HashMap<PartId, Vec<Replaced>>,
+    replaced: HashMap<PartId, Vec<ReplacedSecret>>,
 }
 
 /// What placeholders in the text of a part that a draft has become stand for.
-fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<Replaced>> {
+fn replaced(tx: &Tx<'_>, part: PartId, shown: &str) -> Result<Vec<ReplacedSecret>> {
     if !shown.contains(PLACEHOLDER) {
         return Ok(Vec::new());
     }
     Ok(match received::of_part(tx.conn, part)? {
-        Received::InPieces { replaced, .. } => replaced,
-        Received::AsStored | Received::Whole(_) => Vec::new(),
+        ReceivedPart::InPieces { replaced, .. } => replaced,
+        ReceivedPart::AsStored | ReceivedPart::Whole(_) => Vec::new(),
     })
 }
 
@@ -164,19 +162,19 @@ fn body(tx: &Tx<'_>, row: i64) -> Result<String> {
 
 impl AppendDraft {
     /// Validates first, then writes. The stored message is read if the text may be in a closed part, and kept for further
-    /// texts of the same mutation, which closes no part. Text that a rule refuses takes its draft with it: that is written
-    /// although the answer is an error.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<DraftReceipt> {
+    /// texts of the same mutation, which closes no part. A rule that refuses text refuses its draft for good: this is
+    /// written although the answer is an error.
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>, stored: &mut DraftMessage) -> Result<DraftReceipt> {
         tx.head(self.session.0)?;
         tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
         let found = match open {
-            Some(row) => self.find(tx, row)?,
+            Some(row) => self.existing_draft(tx, row)?,
             None => None,
         };
         if let Some(found) = &found {
             if let Err(refusal) = self.follows_on(found) {
-                // That the message takes no more text is the better reason.
+                // A message that takes no more text is the better reason for a refusal.
                 self.open(tx)?;
                 return Err(refusal);
             }
@@ -204,7 +202,7 @@ impl AppendDraft {
     }
 
     /// The draft that the text is for, if it exists.
-    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
+    fn existing_draft(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<ExistingDraft>> {
         let NewDraftText { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
             (Some(part), _) => engine::query(SELECT).bind(row).bind(part.number()),
@@ -213,14 +211,24 @@ impl AppendDraft {
         };
         let query = query.bind(*offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
-        let (id, part, shown): (i64, PartId, i64) = (row.get(0)?, PartId::of(self.message, row.get(1)?), row.get(2)?);
+        let (id, part, shown): (i64, PartId, i64) =
+            (row.get(0)?, PartId::in_message(self.message, row.get(1)?), row.get(2)?);
         let kind = codec::decode_draft_kind(&row, 4)?;
         let refused: Option<String> = row.get(9)?;
         let Some(hidden) = row.get::<Option<&[u8]>>(8)? else {
             let there = row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default();
             let fits = (0..=shown).contains(offset) && delta.as_bytes().starts_with(&there);
             let overlap = fits.then_some(there.len());
-            return Ok(Some(Found { row: id, part, kind, length: shown, shown, overlap, hidden: None, refused }));
+            return Ok(Some(ExistingDraft {
+                row: id,
+                part,
+                kind,
+                length: shown,
+                shown,
+                overlap,
+                hidden: None,
+                refused,
+            }));
         };
         let hidden = match tx.secrets.reveal(part, hidden).map_err(|error| error.in_row(part))? {
             Some(hidden) => hidden,
@@ -233,11 +241,11 @@ impl AppendDraft {
             Err(_) => None,
         };
         let length = i64::try_from(length).unwrap_or(i64::MAX);
-        Ok(Some(Found { row: id, part, kind, length, shown, overlap, hidden: Some(hidden), refused }))
+        Ok(Some(ExistingDraft { row: id, part, kind, length, shown, overlap, hidden: Some(hidden), refused }))
     }
 
     /// Refuses text that leaves a gap or differs from the existing text, and any text of a draft that was refused.
-    fn follows_on(&self, found: &Found) -> Result<()> {
+    fn follows_on(&self, found: &ExistingDraft) -> Result<()> {
         if let Some(rule) = &found.refused {
             return Err(Error::SecretRefused { rule: rule.clone() });
         }
@@ -256,7 +264,7 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    fn closed(&self, tx: &mut Tx<'_>, stored: &mut Stored) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>, stored: &mut DraftMessage) -> Result<Option<PartId>> {
         let NewDraftText { part, client_id, kind, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
@@ -273,7 +281,8 @@ impl AppendDraft {
         };
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = message.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
-        let there = closed.and_then(|closed| DraftKind::of(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
+        let there =
+            closed.and_then(|closed| DraftKind::from_body(&closed.body).map(|(kind, text)| (closed.id, kind, text)));
         let there = match there {
             Some((id, kind, shown)) => {
                 let replaced = match stored.replaced.entry(id) {
@@ -297,7 +306,7 @@ impl AppendDraft {
             }
             (Some((_, was, text, shown)), None, Some(_)) if self.resumes && was.is_like(kind) => {
                 let length = i64::try_from(text.received(shown.len())).unwrap_or(i64::MAX);
-                // That the message takes no more text is the better reason.
+                // A message that takes no more text is the better reason for a refusal.
                 self.open(tx)?;
                 Err(Error::OffsetMismatch { offset: *offset, length })
             }
@@ -310,7 +319,7 @@ impl AppendDraft {
     }
 
     /// Adds the new part of the text.
-    fn extend(&self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+    fn extend(&self, tx: &mut Tx<'_>, row: i64, found: ExistingDraft) -> Result<DraftReceipt> {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.
@@ -319,7 +328,7 @@ impl AppendDraft {
         self.check_limits(tx, row, (0, length - was))?;
         let text = match (found.hidden, tx.secrets.rules()) {
             (None, None) => {
-                self.take(tx, length - was)?;
+                self.take_quota(tx, length - was)?;
                 engine::query(EXTEND).bind(found.row).bind(new).run(tx.conn)?;
                 let (shown, hits) = (new.to_owned(), Vec::new());
                 return Ok(DraftReceipt { part: found.part, length, added_at: Some(was), shown, hits });
@@ -333,7 +342,7 @@ impl AppendDraft {
             engine::query(REFUSE).bind(found.row).bind(rule).run(tx.conn)?;
             tx.count(self.session.0, -was)?;
         }
-        let (Settled { text, hits }, hidden) = settled?;
+        let (SettledText { text, hits }, hidden) = settled?;
         self.take(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
@@ -349,14 +358,14 @@ impl AppendDraft {
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let call_message = self.call_message(tx)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
-        let (Settled { text, hits }, hidden) = match tx.secrets.rules() {
-            None => (Settled { text: self.words.delta.clone(), hits: Vec::new() }, None),
+        let (SettledText { text, hits }, hidden) = match tx.secrets.rules() {
+            None => (SettledText { text: self.words.delta.clone(), hits: Vec::new() }, None),
             Some(_) => {
                 let new = DraftText::new(syntax(&self.words.kind));
-                self.settle(tx, new, (row, PartId::of(self.message, number), 0), (&self.words.delta, length))?
+                self.settle(tx, new, (row, PartId::in_message(self.message, number), 0), (&self.words.delta, length))?
             }
         };
-        self.take(tx, length)?;
+        self.take_quota(tx, length)?;
         let NewDraftText { client_id, kind, .. } = &self.words;
         let (call_id, tool) = match kind {
             DraftKind::Text | DraftKind::Reasoning => (None, None),
@@ -375,7 +384,13 @@ impl AppendDraft {
             .bind(hidden)
             .run(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
-        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0), shown: text, hits })
+        Ok(DraftReceipt {
+            part: PartId::in_message(self.message, number),
+            length,
+            added_at: Some(0),
+            shown: text,
+            hits,
+        })
     }
 
     /// Applies the rules to the text of a draft of the message in a row, with a piece more behind what readers see, and the
@@ -386,7 +401,7 @@ impl AppendDraft {
         mut text: DraftText,
         (row, part, shown): (i64, PartId, i64),
         (piece, received): (&str, i64),
-    ) -> Result<(Settled, Option<Vec<u8>>)> {
+    ) -> Result<(SettledText, Option<Vec<u8>>)> {
         let (secrets, waited) = (tx.secrets, text.waiting.len());
         let shown_bytes = usize::try_from(shown).unwrap_or(usize::MAX);
         let settled = text.add(secrets.rules(), secrets.salt(), shown_bytes, piece, false).map_err(|rule| {
@@ -400,14 +415,14 @@ impl AppendDraft {
         let grown = (settled.text.len() + text.waiting.len()).saturating_sub(waited);
         self.check_limits(tx, row, (0, received.max(bytes(grown))))?;
         secrets.count(&settled.hits);
-        // Without rules nothing waits, and what placeholders stand for matters only as long as its key is there.
+        // Without rules no text is hidden, and replaced text matters only while its key exists.
         let is_plain = secrets.rules().is_none() && (text.replaced.is_empty() || !secrets.has_draft_key());
         let hidden = if is_plain { None } else { Some(secrets.hide(part, &text)?) };
         Ok((settled, hidden))
     }
 
     /// Takes new text from the tenant's quota, or refuses it.
-    fn take(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
+    fn take_quota(&self, tx: &mut Tx<'_>, bytes: i64) -> Result<()> {
         tx.admit_in(self.session.0, bytes)?;
         tx.count(self.session.0, bytes)
     }

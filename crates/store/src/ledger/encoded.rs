@@ -1,4 +1,4 @@
-//! Encoded messages of appends, and what they lack because it was erased before: a request can ask that it stays erased.
+//! Encoded messages of appends. A request can ask that content that was erased before stays erased.
 
 use super::erased_content::{self, Receipts};
 use super::received;
@@ -11,7 +11,6 @@ use crate::secrets::Salt;
 use std::collections::HashSet;
 use uuid::Uuid;
 
-/// One encoded message of an append.
 #[derive(Clone)]
 pub(crate) struct EncodedMessage {
     /// The message as the client sent it, for comparison with an existing one.
@@ -21,24 +20,24 @@ pub(crate) struct EncodedMessage {
     pub(crate) received: Option<[u8; 32]>,
     /// True if it reports that a provider refused the view as too large.
     pub(crate) reports_overflow: bool,
-    /// True if what was erased of it before stays erased.
+    /// True if content that was erased before must stay erased.
     pub(crate) keeps_erased: bool,
-    /// For each part, the digests by which it is known if it was erased; nothing if an erasure is no matter.
+    /// For each part, the digests that tell whether it was erased; empty if the request does not ask.
     pub(crate) digests: Vec<Vec<[u8; 32]>>,
     /// What it lacks because it was erased before; none if it lacks nothing.
-    pub(crate) lacking: Option<Lacking>,
+    pub(crate) lacking: Option<MissingContent>,
 }
 
 /// What a message lacks because it was erased before.
 #[derive(Clone)]
-pub(crate) struct Lacking {
+pub(crate) struct MissingContent {
     /// For each part, whether it is lacking.
     parts: Vec<bool>,
-    /// The salted digest of what the message had beside its parts; none if it has it still.
+    /// The salted digest of the erased metadata and end; none if the message still has them.
     rest: Option<[u8; 32]>,
 }
 
-/// Leaves out of messages that keep it what was erased before, as an erasure would. Returns the ids of these messages.
+/// Removes content that was erased before from messages that ask for it, as an erasure would. Returns their ids.
 pub(super) fn keep_erased(
     conn: &Connection,
     receipts: &Receipts<'_>,
@@ -52,12 +51,13 @@ pub(super) fn keep_erased(
         let hash = |digest: &[u8; 32]| client_id.map(|client_id| receipts.of_part(client_id, digest));
         hashes.push(message.digests.iter().map(|part| part.iter().filter_map(hash).collect()).collect::<Vec<Vec<_>>>());
     }
-    let known = erased_content::known(conn, &hashes.concat().concat())?;
-    if known.is_empty() {
+    let erased_hashes = erased_content::existing_receipts(conn, &hashes.concat().concat())?;
+    if erased_hashes.is_empty() {
         return Ok(erased);
     }
     for (hashes, message) in hashes.iter().zip(keeping) {
-        let is_known = |part: &Vec<erased_content::Hash>| part.iter().any(|hash| known.contains(hash.as_slice()));
+        let is_known =
+            |part: &Vec<erased_content::Hash>| part.iter().any(|hash| erased_hashes.contains(hash.as_slice()));
         let parts: Vec<bool> = hashes.iter().map(is_known).collect();
         if parts.contains(&true) {
             message.erase(parts, receipts.salt());
@@ -68,7 +68,7 @@ pub(super) fn keep_erased(
 }
 
 impl EncodedMessage {
-    /// Puts what stands for erased parts in their place. With all its parts a message loses the rest of its content.
+    /// Replaces erased parts by their erased form. A message that loses all its parts loses metadata and end as well.
     fn erase(&mut self, parts: Vec<bool>, salt: &Salt) {
         let Self { original, input, received, .. } = self;
         let parts_with_input = original.parts.iter_mut().zip(&mut input.parts).zip(&parts);
@@ -85,17 +85,17 @@ impl EncodedMessage {
             let ends = [&mut original.finish, &mut input.finish];
             ends.into_iter().flatten().for_each(|finish| finish.detail.clear());
         }
-        self.lacking = Some(Lacking { parts, rest });
+        self.lacking = Some(MissingContent { parts, rest });
     }
 
-    /// Keeps the receipts of what it lacks, by which it is known when it is sent again.
+    /// Keeps receipts for what was removed, so that another append of it is recognised.
     pub(super) fn keep_receipts(&self, tx: &mut Tx<'_>, key: i64) -> Result<()> {
-        let Some(Lacking { parts, rest }) = &self.lacking else { return Ok(()) };
+        let Some(MissingContent { parts, rest }) = &self.lacking else { return Ok(()) };
         let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
         let id = self.input.id;
         let lacking = (1..).zip(&self.digests).zip(parts).filter(|(_, is_lacking)| **is_lacking);
         let kept = lacking.flat_map(|((number, digests), _)| digests.iter().map(move |digest| (number, digest)));
-        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::of(id, number), digest));
+        let kept = kept.map(|(number, digest)| receipts.of_part_of(PartId::in_message(id, number), digest));
         let kept: Vec<_> = kept.chain(rest.map(|rest| receipts.of_rest(id, &rest))).collect();
         erased_content::add(tx.conn, &kept)
     }

@@ -1,5 +1,5 @@
-//! Receipts of erasures: by them what was erased is known again, so that an import does not bring it back. Each is a hash
-//! that only this store can make, because its key follows from the store's secret.
+//! Receipts of erasures. The store recognises erased content by them, so that an import does not bring it back. A
+//! receipt is a hash keyed with the store's secret: nobody else can test a guess against it.
 
 use super::codec;
 use super::tx::PartInput;
@@ -15,11 +15,9 @@ const FIND: &str =
     "select e.hash from rarray(?1) wanted join erased_content e on e.hash = wanted.value group by e.hash";
 static ADD: Insert = Insert::new("erased_content (hash)", 1, "on conflict (hash) do nothing");
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FIND];
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&ADD];
 
@@ -34,12 +32,11 @@ pub(crate) struct Receipts<'s> {
 }
 
 impl<'s> Receipts<'s> {
-    /// Those of a tenant, with the salt of digests.
+    /// Receipts for a tenant's content, with the salt of digests.
     pub(crate) fn new(salt: &'s Salt, tenant: Arc<str>) -> Self {
         Self { salt, tenant }
     }
 
-    /// The salt of digests.
     pub(crate) fn salt(&self) -> &'s Salt {
         self.salt
     }
@@ -53,32 +50,32 @@ impl<'s> Receipts<'s> {
         self.salt.digest(&bytes)
     }
 
-    /// That of a part of a message with this client id, by the digest of what was received.
+    /// For a part of a message with this client id, by the digest of what was received.
     pub(crate) fn of_part(&self, client_id: &str, digest: &[u8; 32]) -> Hash {
         self.hash("erased part", &[client_id.as_bytes(), digest])
     }
 
-    /// That of a part of this message alone.
+    /// For a part of this message alone.
     pub(crate) fn of_part_of(&self, part: PartId, digest: &[u8; 32]) -> Hash {
         self.hash("erased part of a version", &[part.0.as_bytes(), digest])
     }
 
-    /// That of what a message has beside its parts: of this message alone.
+    /// For metadata and end of this message alone.
     pub(crate) fn of_rest(&self, message: MessageId, digest: &[u8; 32]) -> Hash {
         self.hash("erased rest of a message", &[message.0.as_bytes(), digest])
     }
 
-    /// That of a part of an edit of a message with this client id, likewise. Edits have no ids of clients.
+    /// For a part of an edit of a message with this client id. Edits have no client ids of their own.
     pub(crate) fn of_edit(&self, client_id: &str, digest: &[u8; 32]) -> Hash {
         self.hash("erased part of an edit", &[client_id.as_bytes(), digest])
     }
 
-    /// That of a summary, which has no id of a client, by the digest of its part.
+    /// For a summary, which has no client id, by the digest of its part.
     pub(crate) fn of_summary(&self, digest: &[u8; 32]) -> Hash {
         self.hash("erased summary", &[digest])
     }
 
-    /// That of a session whose metadata name where it came from; none if they do not.
+    /// For a session whose metadata name its origin; none if they do not.
     pub(crate) fn of_session(&self, metadata_json: Option<&str>) -> Option<Hash> {
         let metadata: serde_json::Value = serde_json::from_str(metadata_json?).ok()?;
         let source = &metadata["source"];
@@ -91,10 +88,10 @@ impl<'s> Receipts<'s> {
 /// The digest of an erased part, by its bytes before compression: that of what was received, if they say it.
 pub(crate) fn digest_of_stored(salt: &Salt, plain: &[u8]) -> Result<[u8; 32]> {
     Ok(match codec::decode_received(plain)? {
-        codec::Received::Whole(digest) => digest,
+        codec::ReceivedPart::Whole(digest) => digest,
         // The bytes are those of `digest_of_part`.
-        codec::Received::AsStored => salt.digest(plain),
-        codec::Received::InPieces { .. } => {
+        codec::ReceivedPart::AsStored => salt.digest(plain),
+        codec::ReceivedPart::InPieces { .. } => {
             // A draft has no media.
             let (body, metadata) = codec::decode_part(plain, &|_| Some(Vec::new()))?;
             codec::digest_of_part(salt, &body, metadata.as_deref())
@@ -102,14 +99,14 @@ pub(crate) fn digest_of_stored(salt: &Salt, plain: &[u8]) -> Result<[u8; 32]> {
     })
 }
 
-/// The digests by which a part that is sent can be known: that of what was received, and that of what rules for secrets
-/// left of it.
+/// The digests that can identify a part that is sent: of the part as received, and of what rules for secrets left of
+/// it.
 pub(crate) fn digests_of_sent(salt: &Salt, part: &NewPart) -> Vec<[u8; 32]> {
     let as_stored = codec::digest_of_part(salt, &part.body, part.metadata_json.as_deref());
     part.received.into_iter().chain([as_stored]).collect()
 }
 
-/// Puts what stands for an erased part in its place.
+/// Replaces a part by its erased form.
 pub(crate) fn erase(part: &mut NewPart, input: &mut PartInput) {
     *part = NewPart { client_id: part.client_id.take(), ..NewPart::new(part.body.erased()) };
     *input = PartInput::from_client(part);
@@ -120,8 +117,8 @@ pub(crate) fn add(conn: &Connection, hashes: &[Hash]) -> Result<()> {
     ADD.rows(conn, hashes.iter().map(|hash| values![hash.as_slice()]))
 }
 
-/// Those of some hashes that are receipts.
-pub(crate) fn known(conn: &Connection, hashes: &[Hash]) -> Result<HashSet<Vec<u8>>> {
+/// The hashes among these that are receipts.
+pub(crate) fn existing_receipts(conn: &Connection, hashes: &[Hash]) -> Result<HashSet<Vec<u8>>> {
     if hashes.is_empty() {
         return Ok(HashSet::new());
     }

@@ -8,7 +8,6 @@ const FIND: &str = "select count(*) from erased_session where request_hash = ?1"
 const INSERT: &str = "insert into erased_session (request_hash, session_id) values (?1, ?2) \
      on conflict (request_hash, session_id) do nothing";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FIND, INSERT];
 

@@ -49,7 +49,6 @@ const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where sess
 const SEQ_AT: &str = "select seq from event where session_id = ?1 and revision = ?2";
 const HASH_AT: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, MATCHES_IN_MUTATION, SEQ_AT, HASH_AT];
@@ -63,10 +62,10 @@ pub(crate) fn has_expired(conn: &Connection, key: i64, at: Revision) -> Result<b
 
 fn from_row(row: &Row) -> Result<(i64, Event)> {
     let seq: Seq = row.get(0)?;
-    read(row, seq).map_err(|error| error.in_row(seq))
+    event_from_row(row, seq).map_err(|error| error.in_row(seq))
 }
 
-fn read(row: &Row, seq: Seq) -> Result<(i64, Event)> {
+fn event_from_row(row: &Row, seq: Seq) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.get(9)?;
     let event = Event {
         seq,
@@ -164,7 +163,7 @@ pub(crate) fn tail(
     }
     found.retain(|(_, event)| event.seq <= head);
     let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
-    let mut found = Found::new(found);
+    let mut found = UnfilteredEvents::new(found);
     if let Some(visibility) = &filter.visibility
         && !memberships.admit_all(visibility)
     {
@@ -194,7 +193,7 @@ pub(crate) fn newest(
     let is_unknown = Cell::new(false);
     let admits = |key| {
         let is_seen = |visibility: &Visibility| {
-            memberships.known(visibility, key).unwrap_or_else(|| {
+            memberships.cached_visibility(visibility, key).unwrap_or_else(|| {
                 is_unknown.set(true);
                 false
             })
@@ -203,7 +202,7 @@ pub(crate) fn newest(
     };
     let found = ring.events(admits, (after, head), page_events())?;
     let Some(found) = found.filter(|_| !is_unknown.get()) else { return Ok(None) };
-    let found = Found::new(found);
+    let found = UnfilteredEvents::new(found);
     Ok(found.split().is_none().then(|| found.page(filter, (after, head), false)))
 }
 
@@ -213,7 +212,7 @@ fn page_events() -> usize {
 }
 
 /// The events of a page before kinds are filtered, each with the key of its session.
-struct Found {
+struct UnfilteredEvents {
     events: KeyedEvents,
     /// Sessions whose events are left out.
     hidden: HashSet<i64>,
@@ -221,7 +220,7 @@ struct Found {
     is_full: bool,
 }
 
-impl Found {
+impl UnfilteredEvents {
     /// Events in order. A full page loses the events behind the last end of a mutation.
     fn new(mut events: KeyedEvents) -> Self {
         let is_full = events.len() == page_events();
@@ -276,7 +275,7 @@ pub(crate) fn of_history(
 ) -> Result<(Vec<Event>, Option<ScannedTo>)> {
     let mut events = Vec::new();
     let mut left = limits::EVENTS_SCAN_MAX;
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (from, to) = (first.max(segment.first), segment.last_to(last));
         if from > to {
             continue;

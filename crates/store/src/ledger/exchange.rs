@@ -1,4 +1,4 @@
-//! The calls and results that stand together: a view that shows a call without its result says of it that there is none.
+//! Calls and results that belong together. A view with a call alone would tell the model that the call has no result.
 
 use super::ancestry::Ancestry;
 use super::messages::{self, Order, PageOf};
@@ -15,12 +15,16 @@ use std::collections::{BTreeMap, HashSet};
 /// Messages behind a call among which its results are looked for; results are written soon after their calls.
 const BEHIND_A_CALL: i64 = 1_000;
 
-/// Messages that stand together at most: what links more of them than this is no exchange of a conversation.
+/// The most messages of one exchange. More linked messages are not a conversation.
 const TOGETHER: usize = 256;
 
-/// The messages that stand with a message, and itself: those with the results of its calls, those with the calls of its
-/// results, and what stands with these. By their positions, ascending, with the ids of the originals there.
-pub(crate) fn of(tx: &mut Tx<'_>, ancestry: &Ancestry, position: Revision) -> Result<BTreeMap<Revision, MessageId>> {
+/// A message and all that are linked to it, directly or through others: by the results of its calls, or the calls of
+/// its results. By their positions, ascending, with the ids of the originals there.
+pub(crate) fn around(
+    tx: &mut Tx<'_>,
+    ancestry: &Ancestry,
+    position: Revision,
+) -> Result<BTreeMap<Revision, MessageId>> {
     let mut exchange = Exchange { tx, ancestry, found: BTreeMap::new(), to_visit: vec![position] };
     while let Some(position) = exchange.to_visit.pop() {
         if exchange.found.len() < TOGETHER && !exchange.found.contains_key(&position) {
@@ -39,7 +43,7 @@ struct Exchange<'a, 't> {
 
 impl Exchange<'_, '_> {
     fn position(&mut self, revision: Revision) -> Result<Position> {
-        Ok(marks::of(self.tx, self.ancestry.key)?.position(revision))
+        Ok(marks::session_marks(self.tx, self.ancestry.key)?.position(revision))
     }
 
     fn visit(&mut self, position: Revision) -> Result<()> {
@@ -91,7 +95,7 @@ impl Exchange<'_, '_> {
                 if is_there && !answered.is_empty() {
                     self.to_visit.push(position.first);
                 } else {
-                    // Of a result that a rewind left out there may be another one.
+                    // A call may have another result than one that a rewind left out.
                     calls.extend(answered.into_iter().map(str::to_owned));
                 }
             }

@@ -21,7 +21,6 @@ const MARK_BEHIND: &str =
 const MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
 const PRUNED_AT: &str = "select distinct m.revision from pruned q join message m on m.id = q.message_id where q.session_id = ?1 and q.revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[END, MARKS_BEFORE, MARK_BEHIND, MARK, PRUNED_AT];
 

@@ -13,7 +13,6 @@ const POSTPONE: &str = "update open_message set expire_time = ?2 + timeout_ms * 
 const EXPIRED: &str = "select o.message_id, o.session_id, m.public_id from open_message o \
      join message m on m.id = o.message_id where o.expire_time <= ?1 order by o.expire_time limit +?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[POSTPONE, EXPIRED];
 

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 /// Pending work that may still change a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pending {
+pub struct PendingWork {
     /// True if a compaction is due and not yet requested.
     pub is_due: bool,
     /// The compaction that waits or runs.
@@ -90,7 +90,6 @@ pub(crate) struct Head {
     pub(crate) compaction_revision: Revision,
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
-    /// The usage of its replies.
     pub(crate) usage: UsageTotals,
     /// When its messages were written elsewhere.
     pub(crate) origin: Option<OriginTimes>,
@@ -119,7 +118,6 @@ pub(crate) struct Head {
     /// The conditions that make the session due.
     pub(crate) wake: Wake,
     pub(crate) current_job: Option<CompactionId>,
-    /// The run that is active.
     pub(crate) run: Option<ActiveRun>,
     /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
     pub(crate) over_window: Option<OverWindowReason>,
@@ -149,7 +147,6 @@ const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4
 
 const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, DESCRIBE];
 
@@ -228,7 +225,7 @@ impl Head {
     /// Writes what is seldom changed to the row.
     pub(crate) fn describe(&mut self, conn: &Connection) -> Result<()> {
         if std::mem::take(&mut self.is_described_anew) {
-            let Location { project, directory } = Location::of(self.metadata_json.as_deref());
+            let Location { project, directory } = Location::from_metadata(self.metadata_json.as_deref());
             let query = engine::query(DESCRIBE).bind(self.key).bind(&self.title).bind(self.metadata_json.as_deref());
             query.bind(project).bind(directory).run(conn)?;
         }
@@ -271,23 +268,19 @@ impl Head {
         ]
     }
 
-    /// The title.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Sets the title.
     pub(crate) fn retitle(&mut self, title: &str) {
         title.clone_into(&mut self.title);
         self.is_described_anew = true;
     }
 
-    /// The metadata.
     pub(crate) fn metadata_json(&self) -> Option<&str> {
         self.metadata_json.as_deref()
     }
 
-    /// Sets the metadata.
     pub(crate) fn set_metadata(&mut self, metadata_json: &str) {
         self.metadata_json = Some(metadata_json.to_owned());
         self.is_described_anew = true;
@@ -324,7 +317,7 @@ impl Head {
         }
     }
 
-    /// Refuses a view that no model can have been given: its token is newer than the state of this store.
+    /// Refuses a token of a view newer than this store's state: the store was restored, or the token is forged.
     pub(crate) fn check_view(&self, view: Option<&GivenView>) -> Result<()> {
         match view {
             Some(view) if !(0..=self.revision).contains(&view.revision) => {
@@ -433,8 +426,8 @@ impl Head {
     }
 
     /// Pending changes of the view.
-    pub(crate) fn pending(&self) -> Pending {
-        Pending { is_due: self.due_revision.is_some(), compaction: self.current_job }
+    pub(crate) fn pending(&self) -> PendingWork {
+        PendingWork { is_due: self.due_revision.is_some(), compaction: self.current_job }
     }
 }
 
@@ -507,7 +500,7 @@ pub struct Receipt {
     /// fields, only appends and seals set it.
     pub newest: Revision,
     /// Pending changes of the view.
-    pub pending: Pending,
+    pub pending: PendingWork,
     /// Growth of the history by appended content, as `PartBody::growth_bytes` counts it. A fork starts with the growth
     /// of the session that it was made from.
     pub appended_bytes: i64,

@@ -12,19 +12,15 @@ const NEXT: &str = "insert into store (id, public_id, create_time, secret) \
      select id + 1, ?1, ?2, secret from store order by id desc limit 1";
 pub(crate) const IDENTITIES: &str = "select public_id, secret from store order by id desc";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FIRST, NEXT, IDENTITIES];
-/// The identity of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     /// The store's id, which cursors name.
     pub(crate) id: Uuid,
     /// Ids of the stores whose backups this store was restored from, newest first.
     pub(crate) earlier: Vec<Uuid>,
-    /// The key of view tokens.
     pub(crate) view_key: [u8; 32],
-    /// The key of page tokens.
     pub(crate) page_key: [u8; 32],
     /// The key of placeholders for secrets, and of digests of what was received.
     pub(crate) secrets_salt: [u8; 32],

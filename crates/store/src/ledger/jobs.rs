@@ -4,7 +4,7 @@ use super::approvals;
 use super::chain::Digest;
 use super::claims::Claim;
 use super::codec::{self, Number as _};
-use super::head::{Pending, Receipt, SessionKey};
+use super::head::{PendingWork, Receipt, SessionKey};
 use super::open_messages;
 use super::receipts::answered;
 use super::runs;
@@ -62,7 +62,7 @@ pub enum Condition {
 
 /// A requested job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enqueued {
+pub struct EnqueuedJob {
     /// The compaction.
     pub compaction: CompactionId,
     /// True if the job existed already.
@@ -180,7 +180,6 @@ const PROMOTE: &str = "update job set queued = 0, run_at = ?2 where id = \
      and not exists (select 1 from job where session_id = ?1 and state in (1, 2) and queued = 0) returning public_id";
 const UNDONE: &str = "update job set undone_revision = ?3 where session_id = ?1 and public_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
@@ -363,7 +362,8 @@ pub(crate) fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows>
 pub(crate) fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT_WAKE))?;
     let session = row.map(|row| row.get(0).map(Timestamp)).transpose()?;
-    let expiries = [open_messages::next(reader)?, runs::next(reader)?, approvals::next(reader)?];
+    let expiries =
+        [open_messages::next_expiry(reader)?, runs::next_lease_end(reader)?, approvals::next_default(reader)?];
     Ok(session.into_iter().chain(expiries.into_iter().flatten()).min())
 }
 
@@ -392,13 +392,13 @@ pub(crate) fn current(reader: &mut Reader<'_>, key: i64) -> Result<Option<Compac
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// Pending changes of a session's view, and the session's newest revision.
-pub(crate) fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision)> {
+/// PendingWork changes of a session's view, and the session's newest revision.
+pub(crate) fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(PendingWork, Revision)> {
     let row = reader.one(engine::query(PENDING).bind(key))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    Ok((Pending { is_due: row.get(0)?, compaction }, row.get(2)?))
+    Ok((PendingWork { is_due: row.get(0)?, compaction }, row.get(2)?))
 }
 
 /// The job of a session that waits or runs, for a change of the session. The head names it, so a session without a
@@ -447,13 +447,13 @@ fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
 
 impl Enqueue {
     /// Makes the job, joins one with the same request, or queues after the current one.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<Option<EnqueuedJob>> {
         let key = self.session.0;
         tx.head(key)?;
         tx.flush()?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
             let id = receipt.ids.first().copied().unwrap_or_default();
-            return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
+            return Ok(Some(EnqueuedJob { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
         let free = head.current_job.is_none() && head.state == SessionState::Active;
@@ -488,7 +488,7 @@ impl Enqueue {
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
                 tx.end_mutation(key, &self.caller, receipt)?;
-                return Ok(Some(Enqueued { compaction: job.compaction.id, joined: true }));
+                return Ok(Some(EnqueuedJob { compaction: job.compaction.id, joined: true }));
             }
         }
         // Other kinds cannot accumulate: a trigger requests only while no job is current, and all reports of overflows
@@ -529,7 +529,7 @@ impl Enqueue {
             tx.event(key, &self.caller, &body, &Digest::default())?;
         }
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
-        Ok(Some(Enqueued { compaction: id, joined: false }))
+        Ok(Some(EnqueuedJob { compaction: id, joined: false }))
     }
 }
 

@@ -16,7 +16,6 @@ const INSERT: &str = "insert into session_label (session_id, label, tenant) valu
 const DELETE: &str = "delete from session_label where session_id = ?1 and label = ?2";
 const CHANGES: &str = "select kind, body from event where session_id = ?1 and kind in (?2, ?3) order by revision";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[OF_SESSION, INSERT, DELETE, CHANGES];
 

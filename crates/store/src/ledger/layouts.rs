@@ -18,7 +18,6 @@ const SINCE: &str = "select body from layout where session_id = ?1 and revision 
 const SIZE: &str = "select count(*), sum(length(body)), max(length(body)) filter (where revision = ?2) from layout \
      where session_id = ?1 and revision >= ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, NEWEST, SINCE, SIZE];
 

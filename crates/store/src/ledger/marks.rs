@@ -26,9 +26,9 @@ const VOID_MARK: &str =
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK];
 
 /// All marks of a history, ascending, including those of ancestors.
-pub(crate) fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
+pub(crate) fn read_all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let query = engine::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.end.last());
         for row in reader.all(query)? {
             let body = codec::decode_mark(row.get(1)?, row.get(2)?)?;
@@ -50,15 +50,15 @@ fn of_head(head: &Head) -> Ancestry {
 }
 
 /// The marks of a session's history, from the writer's memory, or read at the first rewrite.
-pub(crate) fn of<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut Marks> {
-    known(tx, key).map(|known| &mut known.marks)
+pub(crate) fn session_marks<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut Marks> {
+    loaded_marks(tx, key).map(|known| &mut known.marks)
 }
 
-fn known<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
+fn loaded_marks<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
     if tx.heads.marks(key).is_none() {
         // Marks, unlike other rows, are written at once: nothing is flushed, because the mutation may have begun.
         let ancestry = of_head(tx.head(key)?);
-        let marks = Marks::new(all(&mut Reader::new(tx.conn), &ancestry)?);
+        let marks = Marks::new(read_all(&mut Reader::new(tx.conn), &ancestry)?);
         let rows = layouts::Rows::read(tx.conn, key)?;
         tx.heads.insert_marks(key, SessionMarks { marks, rows });
     }
@@ -71,12 +71,12 @@ fn known<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
 pub(crate) fn write(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, body: MarkBody) -> Result<()> {
     let (conn, revision) = (tx.conn, tx.next_revision(key)?);
     // They are read before the new mark is a row.
-    known(tx, key)?;
+    loaded_marks(tx, key)?;
     insert(conn, digest, key, revision, &body)?;
     if let MarkBody::Undone { mark } = body {
         engine::query(VOID_MARK).bind(key).bind(mark).bind(revision).run(conn)?;
     }
-    let SessionMarks { marks, rows } = known(tx, key)?;
+    let SessionMarks { marks, rows } = loaded_marks(tx, key)?;
     let change = marks.add(Mark { revision, body });
     if !change.is_empty() {
         rows.write_next(conn, digest, key, revision, (&change, marks.layout()))?;

@@ -18,7 +18,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use std::collections::HashMap;
 
-/// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
+/// The columns that every read of messages needs, in the order in which `FoundMessage::from_row` reads them. `$1` is a
 /// revision: parts that came later do not count.
 // No part is as long as the bound, which keeps a damaged length from overflowing the sum. Few bytes of parts come with
 // the message; many are read once the budget of the read allows them.
@@ -70,7 +70,6 @@ pub(crate) const BLOB: &str =
 const DRAFTS: &str = "select d.number, d.client_id, d.body, d.kind, d.call_id, d.tool, d.call_message \
      from message m join draft d on d.message_id = m.id where m.public_id = ?1 and d.refused is null order by d.number";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
@@ -89,7 +88,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
 ];
 
 /// A message's row, before its parts are read.
-pub(super) struct Found {
+pub(super) struct FoundMessage {
     pub(super) row: i64,
     pub(super) owner: i64,
     /// Bytes of its parts on disk before compression, without media in blobs.
@@ -108,16 +107,16 @@ pub(super) enum Parts {
     Rows,
 }
 
-impl Found {
+impl FoundMessage {
     /// Reads a row as of `at`: a later seal is ignored.
     pub(super) fn from_row(row: &Row, at: AsOf) -> Result<Self> {
-        Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
+        Self::parse_row(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
             None => error,
         })
     }
 
-    fn read(row: &Row, at: AsOf) -> Result<Self> {
+    fn parse_row(row: &Row, at: AsOf) -> Result<Self> {
         let head = codec::decode_message_head(row.get(9)?)?;
         let sealed: Option<Revision> = row.get(10)?;
         let sealed = sealed.filter(|sealed| at.includes(*sealed));
@@ -230,7 +229,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn of(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { spent: 0, most }
     }
 
@@ -241,7 +240,7 @@ impl Budget {
 }
 
 /// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
-fn count_within(found: &[Found], bytes_max: usize) -> usize {
+fn count_within(found: &[FoundMessage], bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
         bytes = bytes.saturating_add(found.bytes);
@@ -252,7 +251,12 @@ fn count_within(found: &[Found], bytes_max: usize) -> usize {
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
 /// messages that have their parts.
-pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf, budget: &mut Budget) -> Result<usize> {
+pub(super) fn fill_parts(
+    reader: &mut Reader<'_>,
+    found: &mut [FoundMessage],
+    at: AsOf,
+    budget: &mut Budget,
+) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -283,7 +287,7 @@ pub(super) fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: AsOf,
 }
 
 /// The parts of those messages whose parts are rows, by the message's row.
-fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
+fn part_rows(reader: &mut Reader<'_>, found: &[FoundMessage]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
     let mut rows: HashMap<i64, Vec<NumberedPart>> = HashMap::new();
     let wanted: Vec<i64> =
         found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
@@ -300,7 +304,7 @@ fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Ve
 }
 
 /// The parts in a message's row that were too many bytes to come with it.
-fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
+fn parts_in_row(reader: &mut Reader<'_>, found: &FoundMessage) -> Result<Vec<StoredPart>> {
     let row = reader.one(engine::query(WHOLE).bind(found.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     let parts: Option<&[u8]> = row.get(0)?;
@@ -316,7 +320,7 @@ pub(super) fn part(
     blobs: Blobs,
 ) -> Result<Part> {
     let NumberedPart { number, revision, mut stored } = numbered;
-    let id = PartId::of(message, number);
+    let id = PartId::in_message(message, number);
     let (mut body, metadata_json) = content(reader, session, &mut stored, blobs).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
         let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
@@ -350,26 +354,26 @@ pub(crate) fn by_public_id(conn: &Connection, key: i64, id: MessageId) -> Result
 }
 
 /// Finds a message of a history by its id or its client's id, without its parts.
-fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, AsOf)> {
+fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(FoundMessage, AsOf)> {
     let not_found = || Error::not_found(Kind::Message, id);
-    let visible = |found: Found, segment: Segment| {
+    let visible = |found: FoundMessage, segment: Segment| {
         let is_sealed = found.message.sealed_revision.is_some_and(|sealed| segment.end.includes(sealed));
         if segment.is_inherited() && !is_sealed { Err(not_found()) } else { Ok((found, segment.end)) }
     };
     if let Ok(id) = id.parse::<MessageId>() {
         let query = engine::query(IN_TENANT).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
         let row = reader.one(query.bind(ancestry.key))?.ok_or_else(not_found)?;
-        let found = Found::from_row(&row, AsOf::Newest)?;
+        let found = FoundMessage::from_row(&row, AsOf::Newest)?;
         let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
-    for (segment, has_messages) in ancestry.all(reader)?.into_iter().rev() {
+    for (segment, has_messages) in ancestry.all_segments(reader)?.into_iter().rev() {
         if !has_messages {
             continue;
         }
         let query = engine::query(BY_CLIENT).bind(AsOf::Newest.last()).bind(segment.owner).bind(id.to_owned());
         if let Some(row) = reader.one(query.bind(segment.first).bind(segment.end.last()))? {
-            return visible(Found::from_row(&row, AsOf::Newest)?, segment);
+            return visible(FoundMessage::from_row(&row, AsOf::Newest)?, segment);
         }
     }
     Err(not_found())
@@ -379,7 +383,7 @@ fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Fou
 pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
     let (found, at) = locate(reader, ancestry, id)?;
     let mut found = [found];
-    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
+    fill_parts(reader, &mut found, at, &mut Budget::new(usize::MAX))?;
     let [found] = found;
     Ok(found.message)
 }
@@ -387,8 +391,8 @@ pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Res
 /// The messages of a history by their ids or their clients' ids, in this order, as they were written: as many of the
 /// first ones as a page has, and at least one. An error if the history does not have one of them.
 pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]) -> Result<Vec<Message>> {
-    let found: Vec<(Found, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
-    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let found: Vec<(FoundMessage, AsOf)> = ids.iter().map(|id| locate(reader, ancestry, id)).collect::<Result<_>>()?;
+    let mut budget = Budget::new(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::with_capacity(found.len());
     for (found, at) in found {
         let mut found = [found];
@@ -404,8 +408,8 @@ pub(crate) fn batch(reader: &mut Reader<'_>, ancestry: &Ancestry, ids: &[String]
 pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
     let query = engine::query(BY_ID).bind(AsOf::Newest.last()).bind(id.0.as_bytes().to_vec());
     let row = reader.one(query)?.ok_or_else(|| Error::not_found(Kind::Message, id))?;
-    let mut found = [Found::from_row(&row, AsOf::Newest)?];
-    fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(usize::MAX))?;
+    let mut found = [FoundMessage::from_row(&row, AsOf::Newest)?];
+    fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::new(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
 }
@@ -428,7 +432,7 @@ pub(crate) fn at_revisions(
     for revision in revisions.iter().filter(|revision| **revision <= at) {
         let segment = ancestry.owner_at(reader, *revision)?;
         if let Some(row) = reader.one(by_revision(&segment, *revision, AsOf::At(at)))? {
-            wanted.push(Found::from_row(&row, segment.end.min(AsOf::At(at)))?);
+            wanted.push(FoundMessage::from_row(&row, segment.end.min(AsOf::At(at)))?);
         }
     }
     let mut remaining = bytes;
@@ -439,7 +443,7 @@ pub(crate) fn at_revisions(
         }
         remaining = remaining.saturating_sub(found.bytes);
         let mut found = [found];
-        fill_parts(reader, &mut found, AsOf::At(at), &mut Budget::of(usize::MAX))?;
+        fill_parts(reader, &mut found, AsOf::At(at), &mut Budget::new(usize::MAX))?;
         messages.extend(found.map(|found| found.message));
     }
     Ok(messages)
@@ -482,14 +486,13 @@ pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revi
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(by_revision(&segment, revision, AsOf::Newest))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
-    Ok(Found::from_row(&row, AsOf::Newest)?.message.id)
+    Ok(FoundMessage::from_row(&row, AsOf::Newest)?.message.id)
 }
 
-/// The drafts of an open message.
 pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<Draft>> {
     let rows = reader.all(engine::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
     let draft = |row: Row| {
-        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        let (id, kind) = (PartId::in_message(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
         Ok(Draft { id, client_id: row.get(1)?, kind, text: row.get(2)? })
     };
     rows.into_iter().map(draft).collect()
@@ -542,7 +545,7 @@ fn segment_rows(
     order: Order,
     limit: i64,
     at: Revision,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundMessage>> {
     let (first, last) = (first.max(segment.first), segment.last_to(last.min(at)));
     let seen = segment.end.min(AsOf::At(at));
     let mut found = Vec::new();
@@ -560,7 +563,7 @@ fn segment_rows(
             .bind(segment.is_inherited().then(|| segment.end.last()))
             .bind(limit);
         for row in reader.all(query)? {
-            found.push(Found::from_row(&row, seen)?);
+            found.push(FoundMessage::from_row(&row, seen)?);
         }
     }
     found.sort_by_key(|found| found.message.revision);
@@ -583,7 +586,7 @@ pub(crate) fn page(
         Order::OldestFirst => (page.from.unwrap_or(0), at),
         Order::NewestFirst => (0, page.from.map_or(at, |from| from.min(at))),
     };
-    let (messages, next) = page_of(reader, ancestry, page, range, at, &mut Budget::of(limits::PAGE_BYTES_MAX))?;
+    let (messages, next) = page_of(reader, ancestry, page, range, at, &mut Budget::new(limits::PAGE_BYTES_MAX))?;
     Ok((messages, next, at))
 }
 
@@ -596,7 +599,7 @@ pub(crate) fn page_of_ranges(
     from: Revision,
     (limit, derived): (i64, bool),
 ) -> Result<(Vec<Message>, Option<Revision>)> {
-    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut budget = Budget::new(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::new();
     for range in ranges.iter().filter(|range| range.last >= from) {
         let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
@@ -694,7 +697,7 @@ pub(crate) fn sources(
     bytes_max: usize,
 ) -> Result<Vec<SourceMessage>> {
     let mut found = Vec::new();
-    let mut budget = Budget::of(bytes_max);
+    let mut budget = Budget::new(bytes_max);
     let mut spans = layout.spans.as_slice();
     while let Some((span, rest)) = spans.split_first() {
         match *span {
@@ -727,10 +730,10 @@ pub(crate) fn sources(
         }
     }
     let wanted: Vec<(i64, MessageId)> = found.iter().map(|(found, _)| (found.row, found.message.id)).collect();
-    let pruned = prunes::of(reader, ancestry, layout, &wanted, at)?;
+    let pruned = prunes::at(reader, ancestry, layout, &wanted, at)?;
     Ok(found
         .into_iter()
-        .map(|(Found { message, .. }, placement)| {
+        .map(|(FoundMessage { message, .. }, placement)| {
             let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
             let pruned = message.parts.iter().filter_map(of).collect();
             SourceMessage { message: message.into(), placement, pruned, counts: None }
@@ -756,19 +759,19 @@ fn placed_rows(
     placed: &[(Revision, Placement)],
     at: Revision,
     budget: &mut Budget,
-) -> Result<Vec<(Found, Option<Placement>)>> {
+) -> Result<Vec<(FoundMessage, Option<Placement>)>> {
     let seen = segment.end.min(AsOf::At(at));
     let wanted = List::of_integers(placed.iter().map(|(revision, _)| *revision));
     let rows = reader.all(engine::query(BY_REVISIONS).bind(seen.last()).bind(segment.owner).bind(wanted))?;
-    let found = rows.iter().map(|row| Found::from_row(row, seen)).collect::<Result<Vec<_>>>()?;
-    let mut found: HashMap<Revision, Found> = found.into_iter().map(|found| (found.message.revision, found)).collect();
+    let found = rows.iter().map(|row| FoundMessage::from_row(row, seen)).collect::<Result<Vec<_>>>()?;
+    let mut found: HashMap<Revision, FoundMessage> = found.into_iter().map(|found| (found.message.revision, found)).collect();
     let (placements, found): (Vec<_>, Vec<_>) =
         placed.iter().filter_map(|(at, placement)| Some((Some(*placement), found.remove(at)?))).unzip();
     Ok(filled(reader, found, seen, budget)?.into_iter().zip(placements).collect())
 }
 
 /// Messages of a view with their parts; an error if they exceed the budget of the view.
-fn filled(reader: &mut Reader<'_>, mut found: Vec<Found>, seen: AsOf, budget: &mut Budget) -> Result<Vec<Found>> {
+fn filled(reader: &mut Reader<'_>, mut found: Vec<FoundMessage>, seen: AsOf, budget: &mut Budget) -> Result<Vec<FoundMessage>> {
     let filled = fill_parts(reader, &mut found, seen, budget)?;
     let Some(refused) = found.get(filled) else { return Ok(found) };
     let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));

@@ -1,6 +1,6 @@
 //! The drafts of an open message, and the parts that they become.
 
-use super::codec::{self, Received};
+use super::codec::{self, ReceivedPart};
 use super::received;
 use super::secrets::Secrets;
 use super::tx::{PartInput, Tx, salt};
@@ -16,7 +16,6 @@ use uuid::Uuid;
 const SELECT: &str = "select number, body, client_id, kind, call_id, tool, call_message, hidden, refused from draft \
      where message_id = ?1 order by number";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT];
 
@@ -45,20 +44,19 @@ pub struct DraftEnd {
     pub status: Option<ResultStatus>,
     /// The client's free JSON for the part.
     pub metadata_json: Option<String>,
-    /// The salted digest of that as it was received, if it was changed since.
+    /// The salted digest of the metadata as received, if a rule changed them.
     pub received: Option<[u8; 32]>,
 }
 
 /// What names a draft in its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftName {
-    /// Its part's id. A draft that has closed has no such name any more.
+    /// Its part's id; no longer valid once the draft has closed.
     Id(PartId),
-    /// The client's own id, also of the part that the draft has become: a draft closes once, however often it is sent.
+    /// The client's own id. The part keeps it, so that a repeated close finds the part.
     Client(String),
 }
 
-/// A draft of an open message.
 pub(crate) struct OpenDraft {
     pub(crate) id: PartId,
     pub(crate) client_id: Option<String>,
@@ -68,7 +66,7 @@ pub(crate) struct OpenDraft {
     text: String,
     /// What it has beside the text.
     hidden: Option<DraftText>,
-    /// The rule that refused text of it: it becomes no part.
+    /// The rule that refused its text: such a draft becomes no part.
     pub(crate) refused: Option<String>,
 }
 
@@ -84,13 +82,13 @@ pub(crate) enum NamedDraft<'a> {
 pub(crate) struct ClosedDraft {
     pub(crate) input: PartInput,
     pub(crate) body: Arc<PartBody>,
-    /// The secrets that were found in what waited.
+    /// Secrets that were found in the hidden text.
     pub(crate) hits: Vec<Hit>,
 }
 
 impl OpenDraft {
-    /// The part that the draft becomes, with the metadata of its end. What waits of its text joins it: it was
-    /// acknowledged, so no rule refuses it now.
+    /// The part that the draft becomes, with the metadata of its end. Hidden text joins it: it was acknowledged, so no
+    /// rule may refuse it now.
     pub(crate) fn close(&self, secrets: &Secrets, status: ResultStatus, end: Option<&DraftEnd>) -> ClosedDraft {
         let closed = self.closed(secrets, status, end);
         secrets.count(&closed.hits);
@@ -107,8 +105,8 @@ impl OpenDraft {
         }
         let metadata_json = end.and_then(|end| end.metadata_json.as_deref());
         let received = match end.and_then(|end| end.received) {
-            None if replaced.is_empty() => Received::AsStored,
-            metadata => Received::InPieces { replaced, metadata },
+            None if replaced.is_empty() => ReceivedPart::AsStored,
+            metadata => ReceivedPart::InPieces { replaced, metadata },
         };
         let body = self.kind.part(text, status);
         let call_message = match &self.kind {
@@ -132,7 +130,7 @@ pub(crate) fn open_drafts(
     let rows = engine::query(SELECT).bind(row).all(conn)?;
     let draft = |row: Row| {
         let text: String = row.get(1)?;
-        let (id, kind) = (PartId::of(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
+        let (id, kind) = (PartId::in_message(message, row.get(0)?), codec::decode_draft_kind(&row, 3)?);
         let hidden = match row.get::<Option<&[u8]>>(7)? {
             Some(hidden) => secrets.reveal(id, hidden).map_err(|error| error.in_row(id))?,
             None => None,
@@ -151,7 +149,7 @@ impl DraftEnd {
     ///
     /// `NotFound` if no draft and no part has the name, or the draft is among those that close already; `ClientIdReused`
     /// if the part differs; `SecretRefused` if a rule refused text of the draft.
-    pub(crate) fn find<'a>(
+    pub(crate) fn find_draft<'a>(
         &self,
         tx: &Tx<'_>,
         drafts: &'a [OpenDraft],

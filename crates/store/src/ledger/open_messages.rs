@@ -15,21 +15,20 @@ const RESTORE: &str = "update open_message set expire_time = ?2 + timeout_ms * 1
 const SUSPEND: &str = "update open_message set expire_time = null where session_id = ?1";
 const NEXT: &str = "select expire_time from open_message where expire_time is not null order by expire_time limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, NEXT];
 
 /// An open message that something was written to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
+pub(crate) struct OpenMessageWrite {
     pub(crate) session: i64,
     pub(crate) timeout_ms: i64,
     pub(crate) expire_time: Timestamp,
 }
 
 /// Writes the times at which messages expire, by their rows.
-pub(crate) fn write(conn: &Connection, written: HashMap<i64, Written>) -> Result<()> {
-    for (message, Written { session, timeout_ms, expire_time }) in written {
+pub(crate) fn write(conn: &Connection, written: HashMap<i64, OpenMessageWrite>) -> Result<()> {
+    for (message, OpenMessageWrite { session, timeout_ms, expire_time }) in written {
         engine::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0).run(conn)?;
     }
     Ok(())
@@ -59,7 +58,7 @@ pub(crate) fn restored(conn: &Connection, key: i64, now: Timestamp) -> Result<()
 }
 
 /// The earliest time at which a message expires.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_expiry(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }

@@ -124,7 +124,6 @@ const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writ
      where session_id = ?2 and revision between ?3 and ?5 and answered_revision > ?5 and answered_revision <= ?4 \
      on conflict do nothing";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
 
@@ -218,7 +217,7 @@ fn waiting(
     {
         return Ok(Some(found));
     }
-    if tx.calls().of(key, call_id).next().is_some() {
+    if tx.calls().calls_named(key, call_id).next().is_some() {
         tx.write_calls()?;
     }
     let ancestry = known_ancestry(tx, key)?;
@@ -226,7 +225,7 @@ fn waiting(
     let mut reader = Reader::new(tx.conn);
     let query = engine::query(WAITING).bind(key).bind(call_id).bind(before).bind(writer).bind(message.clone());
     if let Some(row) = reader.one(query)? {
-        return read(key, call_id, &row).map(Some);
+        return call_from_row(key, call_id, &row).map(Some);
     }
     for segment in inherited(&mut reader, &ancestry)?.into_iter().rev() {
         let query = engine::query(WAITING_INHERITED)
@@ -239,13 +238,13 @@ fn waiting(
             .bind(segment.end.last())
             .bind(key);
         if let Some(row) = reader.one(query)? {
-            return read(key, call_id, &row).map(Some);
+            return call_from_row(key, call_id, &row).map(Some);
         }
     }
     Ok(None)
 }
 
-fn read(key: i64, call_id: &str, row: &Row) -> Result<(CallKey, Uuid)> {
+fn call_from_row(key: i64, call_id: &str, row: &Row) -> Result<(CallKey, Uuid)> {
     let call_key = (key, call_id.to_owned(), row.get(0)?, row.get(1)?, row.get(2)?);
     Ok((call_key, codec::uuid(row.get(3)?)?))
 }
@@ -275,7 +274,7 @@ fn inherited(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Segment
     if ancestry.fork_revision.is_none() {
         return Ok(Vec::new());
     }
-    let all = ancestry.all(reader)?;
+    let all = ancestry.all_segments(reader)?;
     let inherited = all.into_iter().filter(|(segment, has_messages)| *has_messages && segment.is_inherited());
     Ok(inherited.map(|(segment, _)| segment).collect())
 }

@@ -17,7 +17,6 @@ pub struct PolicyText {
 const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join policy_text t on t.hash = p.hash \
      where p.session_id = ?1 and p.revision <= ?2 order by p.revision desc limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[POLICY_AT];
 

@@ -18,20 +18,19 @@ const SEALED_LATE: &str = "select max(sealed_revision) from message where sessio
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES];
 
 /// A message by one of its ids, and its position.
 #[derive(Debug, Clone)]
-pub(crate) struct Located {
+pub(crate) struct LocatedMessage {
     /// The message, without its parts.
     pub(crate) message: Message,
     /// Its position in the current conversation.
     pub(crate) position: layouts::Position,
 }
 
-impl Located {
+impl LocatedMessage {
     /// The message, if it is sealed.
     pub(crate) fn sealed(self) -> Result<Self> {
         if self.message.sealed_revision.is_some() { Ok(self) } else { Err(Error::MessageOpen) }
@@ -47,10 +46,10 @@ impl Located {
 }
 
 /// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
-pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &Marks, id: &str) -> Result<Located> {
+pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &Marks, id: &str) -> Result<LocatedMessage> {
     let message = messages::named(reader, ancestry, id)?;
     let position = marks.position(message.revision);
-    Ok(Located { message, position })
+    Ok(LocatedMessage { message, position })
 }
 
 /// The starting point of a fork.
@@ -66,7 +65,7 @@ pub(crate) struct ForkPoint {
 /// state right before the rewind counts.
 pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<ForkPoint> {
     let located = locate(reader, ancestry, &Marks::new(marks.to_vec()), id)?.sealed()?;
-    let Located { message, mut position } = located;
+    let LocatedMessage { message, mut position } = located;
     let sealed = message.sealed_revision.unwrap_or(message.revision);
     let mut now = ancestry.revision;
     while let Some(rewind) = position.left_by {
@@ -79,7 +78,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
     let last = position.last;
     let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
     let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (from, to) = (segment.first.max(at + 1), segment.last_to(now));
         let query = engine::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
         let row = reader.always(query)?;
@@ -96,7 +95,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
 
 /// True if messages of a history came in a range of revisions.
 fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (first, last) = (segment.first.max(first), segment.last_to(last));
         if first > last {
             continue;
@@ -121,7 +120,7 @@ pub struct MessagePosition {
 
 /// The position in the current conversation of a message by an id; an error if a rewind removed it.
 pub(crate) fn of_message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessagePosition> {
-    let marks = Marks::new(marks::all(reader, ancestry)?);
+    let marks = Marks::new(marks::read_all(reader, ancestry)?);
     let located = locate(reader, ancestry, &marks, id)?.in_conversation()?;
     let layouts::Position { first, last, shown, .. } = located.position;
     let is_itself = shown == located.message.revision;
@@ -131,7 +130,7 @@ pub(crate) fn of_message(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str)
 
 /// The layout of a history after a rewind to a position.
 pub(crate) fn layout_after(reader: &mut Reader<'_>, ancestry: &Ancestry, after: Revision) -> Result<Layout> {
-    let mut marks = marks::all(reader, ancestry)?;
+    let mut marks = marks::read_all(reader, ancestry)?;
     let revision = ancestry.revision + 1;
     marks.push(Mark { revision, body: MarkBody::Rewound { after, has_summary: false, of_fork: false } });
     Ok(layouts::layout_at(&marks, revision))

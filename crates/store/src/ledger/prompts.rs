@@ -50,14 +50,12 @@ const OF_SESSION: &str = select_prompt!(
 );
 const COUNT: &str = "select count(*) from prompt where session_id = ?1 and rank is not null";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[QUEUE, PARTS, CALL_REVISION, RANK, END, BY_ROW, BY_ID, WAITING, OF_SESSION, COUNT];
 
-/// A prompt in the queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedPrompt {
     row: i64,
     pub(crate) id: PromptId,
     delivery: Delivery,
@@ -65,7 +63,7 @@ pub(crate) struct Queued {
     rank: i64,
 }
 
-impl Queued {
+impl QueuedPrompt {
     /// True if it does not wait for its turn behind a run.
     pub(crate) fn is_urgent(&self) -> bool {
         self.delivery != Delivery::Queue
@@ -73,18 +71,18 @@ impl Queued {
 }
 
 /// The queue of a session, the first one first.
-pub(crate) fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<Queued>> {
+pub(crate) fn queue(tx: &mut Tx<'_>, key: i64) -> Result<Vec<QueuedPrompt>> {
     let rows = engine::query(QUEUE).bind(key).all(tx.conn)?;
     let queued = |row: &Row| {
         let id = PromptId(codec::uuid(row.get(1)?)?);
-        Ok(Queued { row: row.get(0)?, id, delivery: Delivery::from_number(row.get(2)?)?, rank: row.get(3)? })
+        Ok(QueuedPrompt { row: row.get(0)?, id, delivery: Delivery::from_number(row.get(2)?)?, rank: row.get(3)? })
     };
     rows.iter().map(queued).collect()
 }
 
 /// Ranks a prompt at a position of the queue that it is not in. A row has all its content, so only those are written
 /// again that have to make room.
-pub(crate) fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usize) -> Result<()> {
+pub(crate) fn insert(tx: &mut Tx<'_>, queue: &[QueuedPrompt], row: i64, position: usize) -> Result<()> {
     let (before, behind) = queue.split_at(position.min(queue.len()));
     let mut rank = match (before.last(), behind.first()) {
         (Some(last), _) => last.rank + 1,
@@ -102,7 +100,6 @@ pub(crate) fn insert(tx: &mut Tx<'_>, queue: &[Queued], row: i64, position: usiz
     Ok(())
 }
 
-/// A change of the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangeQueue {
     pub(crate) session: SessionKey,
@@ -211,7 +208,7 @@ fn move_prompt(
 }
 
 /// A prompt that waits.
-fn waiting(tx: &mut Tx<'_>, key: i64, id: PromptId) -> Result<Queued> {
+fn waiting(tx: &mut Tx<'_>, key: i64, id: PromptId) -> Result<QueuedPrompt> {
     match queue(tx, key)?.into_iter().find(|queued| queued.id == id) {
         Some(queued) => Ok(queued),
         None => Err(ended(tx, key, id)?),
@@ -226,13 +223,13 @@ fn ended(tx: &mut Tx<'_>, key: i64, id: PromptId) -> Result<Error> {
 }
 
 /// The first prompt that waits, or the first if it steers.
-pub(crate) fn first(tx: &mut Tx<'_>, key: i64, steering_only: bool) -> Result<Queued> {
+pub(crate) fn first(tx: &mut Tx<'_>, key: i64, steering_only: bool) -> Result<QueuedPrompt> {
     let first = queue(tx, key)?.into_iter().next();
     first.filter(|queued| !steering_only || queued.delivery == Delivery::Steer).ok_or(Error::NoPrompt)
 }
 
 /// Has a run take a prompt, and appends its message.
-pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: Queued, epoch: Epoch) -> Result<()> {
+pub(crate) fn take(tx: &mut Tx<'_>, key: i64, caller: &Requester, queued: QueuedPrompt, epoch: Epoch) -> Result<()> {
     // Blobs of a prompt of the same transaction may still wait to be written, and are read here.
     tx.write_blobs()?;
     let row = engine::query(BY_ROW).bind(queued.row).one(tx.conn)?;
@@ -316,10 +313,10 @@ pub(crate) fn stored_parts(row: &Row) -> Result<Vec<StoredPart>> {
 
 fn from_row(reader: &mut Reader<'_>, row: &Row) -> Result<Prompt> {
     let id = PromptId(codec::uuid(row.get("public_id")?)?);
-    read(reader, row, id).map_err(|error| error.in_row(id))
+    prompt_from_row(reader, row, id).map_err(|error| error.in_row(id))
 }
 
-fn read(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
+fn prompt_from_row(reader: &mut Reader<'_>, row: &Row, id: PromptId) -> Result<Prompt> {
     let submit_revision: Revision = row.get("submit_revision")?;
     let numbered = messages::whole(stored_parts(row)?, submit_revision);
     let key = row.get("session_id")?;

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layout::Layout;
-use crate::model::view::Pruned;
+use crate::model::view::PrunedPart;
 use std::collections::HashMap;
 
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
@@ -20,14 +20,14 @@ pub(crate) const STATEMENTS: &[&str] = &[PRUNED];
 
 /// The prune marks on the parts of messages, each with its revision; a mark counts if it is part of this history, existed
 /// at `at` and was not undone.
-pub(crate) fn of(
+pub(crate) fn at(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     layout: &Layout,
     messages: &[(i64, MessageId)],
     at: Revision,
-) -> Result<HashMap<PartId, (Revision, Pruned)>> {
-    let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
+) -> Result<HashMap<PartId, (Revision, PrunedPart)>> {
+    let mut pruned: HashMap<PartId, (Revision, PrunedPart)> = HashMap::new();
     let most = usize::try_from(limits::VIEW_READ_MESSAGES).unwrap_or(usize::MAX);
     for messages in messages.chunks(most) {
         let ids: HashMap<i64, MessageId> = messages.iter().copied().collect();
@@ -43,13 +43,13 @@ pub(crate) fn of(
                 }
             }
             let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
-            let part = PartId::of(message, row.get(1)?);
+            let part = PartId::in_message(message, row.get(1)?);
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
                 let compaction = CompactionId(codec::uuid(row.get(4)?)?);
                 let truncation: Option<&[u8]> = row.get(5)?;
                 let truncation = truncation.map(codec::decode_truncation).transpose()?;
-                pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
+                pruned.insert(part, (revision, PrunedPart { part, compaction, truncation }));
             }
         }
     }

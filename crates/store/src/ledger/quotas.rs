@@ -66,24 +66,23 @@ impl AddAssign for ContentUse {
 
 /// The tenants that have such quotas, with what they use.
 #[derive(Default)]
-pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, Held>>);
+pub(crate) struct Quotas(OnceLock<HashMap<Arc<str>, MeteredQuota>>);
 
-struct Held {
+struct MeteredQuota {
     quota: ContentQuota,
     /// The use, and the day for which it counts requests.
     used: Mutex<(ContentUse, i64)>,
 }
 
-/// Uses by tenant.
 pub(crate) type Uses = HashMap<Arc<str>, ContentUse>;
 
 fn day(now: Timestamp) -> i64 {
     now.0.div_euclid(DAY_MICROS)
 }
 
-impl Held {
+impl MeteredQuota {
     /// The use at a time.
-    fn at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
+    fn use_at(&self, now: Timestamp) -> MutexGuard<'_, (ContentUse, i64)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.1 != day(now) {
             let ContentUse { sessions, bytes, .. } = used.0;
@@ -94,7 +93,7 @@ impl Held {
 }
 
 impl Quotas {
-    fn held(&self, tenant: &str) -> Option<&Held> {
+    fn metered(&self, tenant: &str) -> Option<&MeteredQuota> {
         self.0.get()?.get(tenant)
     }
 
@@ -105,18 +104,18 @@ impl Quotas {
 
     /// Holds tenants to quotas from now on. Later calls have no effect.
     pub(crate) fn hold(&self, quotas: HashMap<Arc<str>, ContentQuota>, uses: &Uses, now: Timestamp) {
-        let held = quotas.into_iter().map(|(tenant, quota)| {
+        let metered = quotas.into_iter().map(|(tenant, quota)| {
             let used = uses.get(&tenant).copied().unwrap_or_default();
-            (tenant, Held { quota, used: Mutex::new((used, day(now))) })
+            (tenant, MeteredQuota { quota, used: Mutex::new((used, day(now))) })
         });
-        drop(self.0.set(held.collect()));
+        drop(self.0.set(metered.collect()));
     }
 
     /// Refuses more bytes than the tenant's quota has left.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.held(tenant) else { return Ok(()) };
-        match held.quota.bytes {
-            Some(limit) if held.at(now).0.bytes.saturating_add(bytes) > limit => {
+        let Some(metered) = self.metered(tenant) else { return Ok(()) };
+        match metered.quota.bytes {
+            Some(limit) if metered.use_at(now).0.bytes.saturating_add(bytes) > limit => {
                 Err(Error::QuotaExceeded { quota: "bytes", limit })
             }
             _ => Ok(()),
@@ -125,9 +124,9 @@ impl Quotas {
 
     /// Refuses more sessions than the tenant's quota has left.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64, now: Timestamp) -> Result<()> {
-        let Some(held) = self.held(tenant) else { return Ok(()) };
-        match held.quota.sessions {
-            Some(limit) if held.at(now).0.sessions.saturating_add(count) > limit => {
+        let Some(metered) = self.metered(tenant) else { return Ok(()) };
+        match metered.quota.sessions {
+            Some(limit) if metered.use_at(now).0.sessions.saturating_add(count) > limit => {
                 Err(Error::QuotaExceeded { quota: "sessions", limit })
             }
             _ => Ok(()),
@@ -136,25 +135,24 @@ impl Quotas {
 
     /// True if requests to models may be sent for the tenant's sessions.
     pub(crate) fn may_ask(&self, tenant: &str, now: Timestamp) -> bool {
-        let Some(held) = self.held(tenant) else { return true };
-        let used = held.at(now).0;
-        held.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
-            && held.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
+        let Some(metered) = self.metered(tenant) else { return true };
+        let used = metered.use_at(now).0;
+        metered.quota.summary_tokens.is_none_or(|limit| used.summary_tokens < limit)
+            && metered.quota.summary_cost_micros.is_none_or(|limit| used.summary_cost_micros < limit)
     }
 
     /// Counts what a transaction took, once it is committed.
     pub(crate) fn committed(&self, uses: &Uses, now: Timestamp) {
         for (tenant, more) in uses {
-            if let Some(held) = self.held(tenant) {
-                held.at(now).0 += *more;
+            if let Some(metered) = self.metered(tenant) {
+                metered.use_at(now).0 += *more;
             }
         }
     }
 
-    /// The quotas with their uses.
-    pub(crate) fn all(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
-        let held = self.0.get().into_iter().flatten();
-        held.map(|(tenant, held)| (tenant.clone(), held.quota, held.at(now).0)).collect()
+    pub(crate) fn all_uses(&self, now: Timestamp) -> Vec<(Arc<str>, ContentQuota, ContentUse)> {
+        let metered = self.0.get().into_iter().flatten();
+        metered.map(|(tenant, metered)| (tenant.clone(), metered.quota, metered.use_at(now).0)).collect()
     }
 }
 
@@ -164,11 +162,9 @@ const TENANT: &str = "select tenant from session where id = ?1";
 const NEWEST_REQUESTS: &str = "select r.id, s.tenant, r.usage, r.cost_micros, r.end_time from summary_request r \
      join session s on s.id = r.session_id where r.id < ?1 order by r.id desc limit +?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CONTENT, TENANT, NEWEST_REQUESTS];
 
-/// The tenant of a session.
 pub(crate) fn tenant(reader: &mut Reader<'_>, session: i64) -> Result<String> {
     reader.always(engine::query(TENANT).bind(session))?.get(0)
 }

@@ -1,7 +1,7 @@
 //! Messages that are read together before they are asked for.
 
 use super::ancestry::AsOf;
-use super::messages::{Budget, Found, fill_parts, select_message};
+use super::messages::{Budget, FoundMessage, fill_parts, select_message};
 use crate::engine::{self, List, Reader};
 use crate::error::Result;
 use crate::model::ids::MessageId;
@@ -9,7 +9,6 @@ use crate::model::message::Message;
 
 const BY_IDS: &str = select_message!("where m.public_id in (select value from rarray(?2))");
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BY_IDS];
 
@@ -22,8 +21,8 @@ pub(crate) fn those_of(
 ) -> Result<(Vec<Message>, Vec<MessageId>)> {
     let ids = List::of_bytes(ids.iter().map(|id| &id.0.as_bytes()[..]));
     let rows = reader.all(engine::query(BY_IDS).bind(AsOf::Newest.last()).bind(ids))?;
-    let mut found = rows.iter().map(|row| Found::from_row(row, AsOf::Newest)).collect::<Result<Vec<_>>>()?;
-    let filled = fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::of(bytes))?;
+    let mut found = rows.iter().map(|row| FoundMessage::from_row(row, AsOf::Newest)).collect::<Result<Vec<_>>>()?;
+    let filled = fill_parts(reader, &mut found, AsOf::Newest, &mut Budget::new(bytes))?;
     let others = found.split_off(filled).into_iter().map(|found| found.message.id).collect();
     Ok((found.into_iter().map(|found| found.message).collect(), others))
 }

@@ -10,7 +10,6 @@ use crate::model::Revision;
 
 const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = ?1 and request_id = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT_REQUEST];
 

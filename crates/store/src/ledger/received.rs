@@ -1,7 +1,7 @@
-//! Repetitions of content that a rule for secrets changed before it was stored: they are recognised by salted digests of what
-//! was received, whatever the rules are meanwhile.
+//! Repeated requests with content that a rule for secrets changed before it was stored. Salted digests of what was
+//! received recognise them, even if the rules have changed since.
 
-use super::codec::{self, Received};
+use super::codec::{self, ReceivedPart};
 use super::erased_content::{self, Hash, Receipts};
 use super::messages::{self, NumberedPart};
 use super::secrets::Secrets;
@@ -12,7 +12,7 @@ use crate::model::draft::DraftKind;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, Message, NewMessage};
 use crate::model::part::{Answers, NewPart, Part, PartBody, ResultStatus};
-use crate::secrets::{DraftText, Replaced, Salt};
+use crate::secrets::{DraftText, ReplacedSecret, Salt};
 use std::collections::HashMap;
 
 const MESSAGE: &str = "select id, head, parts, revision, session_id from message where public_id = ?1";
@@ -21,20 +21,19 @@ const PARTS: &str = "select number, revision, client_id, kind, codec, length, sa
 const PART: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, m.session_id from message m join part p on p.message_id = m.id where m.public_id = ?1 and p.number = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MESSAGE, PARTS, PART];
 
 /// What is known of a stored message as it was received.
 pub(crate) struct ReceivedMessage {
     digest: Option<Vec<u8>>,
-    parts: HashMap<PartId, Received>,
+    parts: HashMap<PartId, ReceivedPart>,
 }
 
 impl ReceivedMessage {
     /// What is known of a part.
-    pub(crate) fn part(&self, id: PartId) -> &Received {
-        self.parts.get(&id).unwrap_or(&Received::AsStored)
+    pub(crate) fn part(&self, id: PartId) -> &ReceivedPart {
+        self.parts.get(&id).unwrap_or(&ReceivedPart::AsStored)
     }
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
     let session = row.get(4)?;
     let mut parts = HashMap::with_capacity(numbered.len());
     for NumberedPart { number, mut stored, .. } in numbered {
-        let part = PartId::of(id, number);
+        let part = PartId::in_message(id, number);
         let plain = messages::plain_body(&mut reader, session, &mut stored).map_err(|error| error.in_row(part))?;
         parts.insert(part, codec::decode_received(&plain).map_err(|error| error.in_row(part))?);
     }
@@ -62,7 +61,7 @@ pub(crate) fn of_message(conn: &Connection, id: MessageId) -> Result<ReceivedMes
 }
 
 /// What is known of a part of a message that was open.
-pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<Received> {
+pub(crate) fn of_part(conn: &Connection, part: PartId) -> Result<ReceivedPart> {
     let mut reader = Reader::new(conn);
     let message = part.message().0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PART).bind(message).bind(part.number()))? else {
@@ -78,7 +77,7 @@ pub(crate) fn received_part(secrets: &Secrets, body: &PartBody, metadata_json: O
     codec::digest_of_part(secrets.salt(), body, metadata_json)
 }
 
-/// The salted digest of what a message has beside its parts that a rule may change, as it was received.
+/// The salted digest of a message's metadata and end as received: a rule may change them.
 pub(crate) fn received_rest(secrets: &Secrets, metadata_json: Option<&str>, detail: &str) -> [u8; 32] {
     digest_of_rest(secrets.salt(), metadata_json, detail)
 }
@@ -94,7 +93,7 @@ pub(crate) fn digest_of_rest(salt: &Salt, metadata_json: Option<&str>, detail: &
     salt.digest(&bytes)
 }
 
-/// True if a message that is sent again is what was received for a stored one from which it differs.
+/// True if a message equals what was received for a stored message that now differs from it.
 pub(crate) fn repeats(
     tx: &Tx<'_>,
     stored: &Message,
@@ -110,7 +109,7 @@ pub(crate) fn repeats(
     Ok(was == is && parts().all(|(stored, sent)| same_part(salt, known.part(stored.id), stored, sent)))
 }
 
-/// True if a message that is sent again has what the stored one has, and what was erased of that one.
+/// True if a message equals a stored one in what that still has and in what it lost to an erasure.
 pub(crate) fn repeats_erased(
     tx: &Tx<'_>,
     receipts: &Receipts<'_>,
@@ -148,17 +147,17 @@ fn receipts_of_part(receipts: &Receipts<'_>, part: PartId, sent: &NewPart) -> Ve
     digests.iter().map(|digest| receipts.of_part_of(part, digest)).collect()
 }
 
-/// True if there is a receipt among each of these.
+/// True if each of these has a receipt.
 fn are_known(tx: &Tx<'_>, wanted: &[Vec<Hash>]) -> Result<bool> {
-    let known = erased_content::known(tx.conn, &wanted.concat())?;
-    Ok(wanted.iter().all(|any| any.iter().any(|hash| known.contains(hash.as_slice()))))
+    let erased_hashes = erased_content::existing_receipts(tx.conn, &wanted.concat())?;
+    Ok(wanted.iter().all(|any| any.iter().any(|hash| erased_hashes.contains(hash.as_slice()))))
 }
 
 /// True if a message that is sent again equals a stored one in what no rule changes and no erasure takes.
 fn has_same_frame(stored: &Message, sent: &NewMessage<Option<GivenView>>) -> bool {
     let same_finish = match &sent.finish {
         Some(finish) => {
-            // What it says in words is compared by its digest.
+            // The text of the end is compared by its digest.
             let words = Finish { detail: stored.finish.detail.clone(), ..finish.clone() };
             stored.finish.is_as_sent(&words) && stored.parts.len() == sent.parts.len()
         }
@@ -201,9 +200,9 @@ pub(crate) fn repeats_metadata(
 ) -> Result<bool> {
     let digest = |json: &Option<String>| json.as_ref().map(|json| tx.secrets.salt().digest(json.as_bytes()));
     let was = match of_part(tx.conn, stored.id)? {
-        Received::Whole(_) => return Ok(false),
-        Received::InPieces { metadata: Some(metadata), .. } => Some(metadata),
-        Received::InPieces { metadata: None, .. } | Received::AsStored => digest(&stored.metadata_json),
+        ReceivedPart::Whole(_) => return Ok(false),
+        ReceivedPart::InPieces { metadata: Some(metadata), .. } => Some(metadata),
+        ReceivedPart::InPieces { metadata: None, .. } | ReceivedPart::AsStored => digest(&stored.metadata_json),
     };
     Ok(was == received.or_else(|| digest(metadata_json)))
 }
@@ -211,11 +210,12 @@ pub(crate) fn repeats_metadata(
 /// The same for a part that came as a draft, and is sent again as a whole under no rule that changes it.
 fn same_text(
     salt: &Salt,
-    (replaced, metadata): (&[Replaced], Option<[u8; 32]>),
+    (replaced, metadata): (&[ReplacedSecret], Option<[u8; 32]>),
     stored: &Part,
     sent: &NewPart,
 ) -> bool {
-    let (Some((kind, shown)), Some((_, text))) = (DraftKind::of(&stored.body), DraftKind::of(&sent.body)) else {
+    let (Some((kind, shown)), Some((_, text))) = (DraftKind::from_body(&stored.body), DraftKind::from_body(&sent.body))
+    else {
         return false;
     };
     let status = match &*stored.body {
@@ -230,12 +230,12 @@ fn same_text(
         && stored.client_id == sent.client_id
 }
 
-fn same_part(salt: &Salt, known: &Received, stored: &Part, sent: &NewPart) -> bool {
+fn same_part(salt: &Salt, known: &ReceivedPart, stored: &Part, sent: &NewPart) -> bool {
     let digest = |body: &PartBody, metadata: &Option<String>| codec::digest_of_part(salt, body, metadata.as_deref());
     let was = match known {
-        Received::AsStored => digest(&stored.body, &stored.metadata_json),
-        Received::Whole(digest) => *digest,
-        Received::InPieces { replaced, metadata } => return same_text(salt, (replaced, *metadata), stored, sent),
+        ReceivedPart::AsStored => digest(&stored.body, &stored.metadata_json),
+        ReceivedPart::Whole(digest) => *digest,
+        ReceivedPart::InPieces { replaced, metadata } => return same_text(salt, (replaced, *metadata), stored, sent),
     };
     let is = sent.received.unwrap_or_else(|| digest(&sent.body, &sent.metadata_json));
     let same_call = match (&*stored.body, &*sent.body) {

@@ -1,7 +1,7 @@
 //! Appends with what a client wants in the same mutation: a rewind before the messages, the session's title and metadata
 //! after them, and a guard by the last message of the conversation.
 
-use super::append::{self, Append, Checked};
+use super::append::{self, Append, CheckedMessages};
 use super::chain::Digest;
 use super::claiming;
 use super::conversation;
@@ -19,7 +19,7 @@ use crate::model::message::{GivenView, Message, MessageKind, NewMessage};
 
 /// What a client wants in the same mutation as its messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WithAppend {
+pub struct AppendChanges {
     /// The conversation ends here before the messages join it; none for no rewind.
     pub rewind: Option<NewEnd>,
     /// Refuse unless this is the id of the last message of the conversation; an empty id stands for no message.
@@ -48,7 +48,7 @@ impl NewEnd {
     }
 }
 
-impl WithAppend {
+impl AppendChanges {
     /// True if there is nothing beside the messages.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -59,7 +59,7 @@ impl WithAppend {
 #[derive(Clone)]
 pub(crate) struct Replace {
     pub(crate) append: Append,
-    pub(crate) with: WithAppend,
+    pub(crate) with: AppendChanges,
 }
 
 impl Replace {
@@ -70,13 +70,13 @@ impl Replace {
         if let Some(receipt) = admitted(tx, key, caller, *expected_revision)? {
             return append::with_current_state(tx, key, receipt);
         }
-        let WithAppend { rewind, expected_last, title, metadata_json } = with;
+        let AppendChanges { rewind, expected_last, title, metadata_json } = with;
         let checked = append::check(tx, key, messages.clone())?;
-        let names = NewNames::of(tx, key, title.clone(), metadata_json.clone())?;
+        let names = NewNames::new(tx, key, title.clone(), metadata_json.clone())?;
         let ancestry = ancestry_of(tx, key)?;
         let after = rewind.as_ref().map(|end| rewrites::new_end(tx, &ancestry, end.message())).transpose()?;
         let is_there = is_there(tx, key, after, &checked)?;
-        // A request that was carried out has changed what the guard is about.
+        // An earlier attempt that succeeded has changed the last message, so a repetition is looked for first.
         if let Some(expected) = expected_last
             && !(is_there && names.is_empty())
         {
@@ -104,7 +104,7 @@ impl Replace {
 fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
     let ancestry = ancestry_of(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let marks = marks::of(tx, key)?;
+    let marks = marks::session_marks(tx, key)?;
     let last = conversation::newest(&mut reader, &ancestry, marks, 0, 1)?.pop();
     let is_expected = match &last {
         None => expected.is_empty(),
@@ -119,7 +119,7 @@ fn expect_last(tx: &mut Tx<'_>, key: i64, expected: &str) -> Result<()> {
 
 /// True if messages were appended before, with the rewind before them if there is one: they exist, and the conversation
 /// after that position consists of them. The answer to such a request was lost.
-fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checked) -> Result<bool> {
+fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &CheckedMessages) -> Result<bool> {
     if checked.messages().any(|(_, stored)| stored.is_none()) {
         return Ok(false);
     }
@@ -128,8 +128,8 @@ fn is_there(tx: &mut Tx<'_>, key: i64, after: Option<Revision>, checked: &Checke
     Ok(conversation_after(tx, key, after, wanted.len() + 1)? == wanted)
 }
 
-/// Refuses a message of the conversation that exists: no append brings it back behind a rewind.
-fn refuse_kept(checked: &Checked) -> Result<()> {
+/// Refuses a message that exists already: an append cannot bring it back after a rewind.
+fn refuse_kept(checked: &CheckedMessages) -> Result<()> {
     match spoken(checked).find(|(_, stored)| stored.is_some()) {
         Some((sent, _)) => Err(Error::ClientIdKept { client_id: sent.client_id.clone().unwrap_or_default() }),
         None => Ok(()),
@@ -137,7 +137,7 @@ fn refuse_kept(checked: &Checked) -> Result<()> {
 }
 
 /// The messages that are no records, each as it was sent and as it is stored.
-fn spoken(checked: &Checked) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
+fn spoken(checked: &CheckedMessages) -> impl Iterator<Item = (&NewMessage<Option<GivenView>>, Option<&Message>)> {
     checked.messages().filter(|(sent, _)| sent.kind == MessageKind::Normal)
 }
 
@@ -145,7 +145,7 @@ fn spoken(checked: &Checked) -> impl Iterator<Item = (&NewMessage<Option<GivenVi
 fn conversation_after(tx: &mut Tx<'_>, key: i64, after: Revision, limit: usize) -> Result<Vec<Revision>> {
     let ancestry = ancestry_of(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let newest = conversation::newest(&mut reader, &ancestry, marks::of(tx, key)?, after, limit)?;
+    let newest = conversation::newest(&mut reader, &ancestry, marks::session_marks(tx, key)?, after, limit)?;
     Ok(newest.iter().rev().map(|spoken| spoken.revision).collect())
 }
 
@@ -156,7 +156,7 @@ struct NewNames {
 }
 
 impl NewNames {
-    fn of(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
+    fn new(tx: &mut Tx<'_>, key: i64, title: Option<String>, metadata_json: Option<String>) -> Result<Self> {
         let head = tx.loaded(key)?;
         Ok(Self {
             title: title.filter(|title| *title != head.title()),
@@ -168,7 +168,6 @@ impl NewNames {
         self.title.is_none() && self.metadata_json.is_none()
     }
 
-    /// Bytes of content.
     fn bytes(&self) -> i64 {
         described_bytes(self.title.as_deref(), self.metadata_json.as_deref())
     }

@@ -11,10 +11,10 @@ pub struct Requester {
     pub request: Option<RequestKey>,
     /// The run on whose behalf it is: refused if the run is not the session's active one.
     pub epoch: Option<Epoch>,
-    /// A hash of the request's, keyed with the store's secret, which is as good.
+    /// A hash of the request's hash, keyed with the store's secret: it recognises the request as well.
     pub salted_hash: Option<[u8; 32]>,
-    /// True if the salted hash is kept: the request had what a rule for secrets removed, and its own hash would tell
-    /// whether a guess of that is right.
+    /// True if only the salted hash is kept. A rule removed a secret from the request, and a guess at the secret could
+    /// be tested against the plain hash.
     pub keeps_salted_hash: bool,
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn kept_salted(hash: &[u8; 32]) -> Vec<u8> {
 }
 
 impl Requester {
-    /// The hash of its request as it is kept with the answer. `repeats` is true if the request has content that another
-    /// one brought: an erasure of that content does not find it.
+    /// The hash of its request as it is kept with the answer. `repeats` is true if the request repeats content of an
+    /// earlier one: an erasure of that content does not find this request, so its hash is keyed at once.
     pub(crate) fn kept_hash(&self, repeats: bool) -> Option<Vec<u8>> {
         let request = self.request.as_ref()?;
         let salted = self.salted_hash.filter(|_| self.keeps_salted_hash || repeats);

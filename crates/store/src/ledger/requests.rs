@@ -51,7 +51,6 @@ const BASE: &str = "select coalesce(base_revision, requested_revision) from job 
 const ERASED_SINCE: &str = "select count(*) from mark m join event e on e.session_id = m.session_id \
      and e.revision = m.revision where m.session_id = ?1 and m.kind = 7 and (m.revision > ?2 or e.time > ?3)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION, BASE, ERASED_SINCE];
 
@@ -155,7 +154,6 @@ fn from_row(row: &Row) -> Result<(i64, SummaryRequest)> {
     Ok((row.get("job_id")?, request(row)?))
 }
 
-/// The purpose of a request.
 fn purpose(row: &Row) -> Result<Purpose> {
     let id = |name: &str| -> Result<Option<Uuid>> {
         row.get::<Option<Vec<u8>>>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()

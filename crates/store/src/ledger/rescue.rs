@@ -4,7 +4,7 @@
 //! keys of the upper pages, and a scan of the table ignores them. No statement here is for a daemon, since some scan.
 
 use super::ancestry::AsOf;
-use super::messages::{self, Found, NumberedPart, Parts};
+use super::messages::{self, FoundMessage, NumberedPart, Parts};
 use crate::engine::{self, List, Query, Reader, Row};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -48,7 +48,7 @@ const LAST_POSITION: &str = "select max(position) from part where message_id = ?
 const SCANNED_BLOB: &str = "select codec, length, data from blob not indexed where +hash = ?1";
 
 /// A message with the parts that can be read. Without its session's id, it has the nil id in its place.
-pub(crate) struct Rescued {
+pub(crate) struct RescuedMessage {
     /// The key of its session.
     pub(crate) owner: i64,
     pub(crate) message: Message,
@@ -56,10 +56,10 @@ pub(crate) struct Rescued {
     pub(crate) lost: Vec<Error>,
 }
 
-impl Rescued {
+impl RescuedMessage {
     /// A message from its row. `parts_of` is the number of its parts according to the log.
     fn from_row(reader: &mut Reader<'_>, row: &Row, parts_of: &dyn Fn(&Message) -> Option<usize>) -> Result<Self> {
-        let Found { row, owner, parts, mut message, .. } = Found::from_row(row, AsOf::Newest)?;
+        let FoundMessage { row, owner, parts, mut message, .. } = FoundMessage::from_row(row, AsOf::Newest)?;
         let stored = match parts {
             Parts::Read(parts) => messages::whole(parts, message.revision).into_iter().map(Ok).collect(),
             Parts::InRow | Parts::Rows => parts_by_any_path(reader, row, parts_of(&message)),
@@ -81,10 +81,10 @@ pub(crate) fn message(
     reader: &mut Reader<'_>,
     row: i64,
     parts_of: &dyn Fn(&Message) -> Option<usize>,
-) -> Result<Rescued> {
+) -> Result<RescuedMessage> {
     let found = reader.one(engine::query(ALONE).bind(row))?;
     let found = found.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-    Rescued::from_row(reader, &found, parts_of)
+    RescuedMessage::from_row(reader, &found, parts_of)
 }
 
 /// Messages by a scan of the table, for rows that a look-up does not find. Returns those that the scan found, by row.
@@ -92,7 +92,7 @@ pub(crate) fn scanned_messages(
     reader: &mut Reader<'_>,
     rows: &[i64],
     parts_of: &dyn Fn(&Message) -> Option<usize>,
-) -> BTreeMap<i64, Result<Rescued>> {
+) -> BTreeMap<i64, Result<RescuedMessage>> {
     let mut found = Vec::new();
     let query = engine::query(SCANNED).bind(List::of_integers(rows.iter().copied()));
     // Rows before one that cannot be read are found nevertheless.
@@ -101,7 +101,7 @@ pub(crate) fn scanned_messages(
         found.len() < rows.len()
     }));
     let key = |row: &Row| row.get::<i64>(0).ok();
-    found.iter().filter_map(|row| Some((key(row)?, Rescued::from_row(reader, row, parts_of)))).collect()
+    found.iter().filter_map(|row| Some((key(row)?, RescuedMessage::from_row(reader, row, parts_of)))).collect()
 }
 
 /// Parts of a message by their positions.

@@ -15,7 +15,6 @@ use crate::model::ids::CompactionId;
 use crate::model::layouts::{Redo, Reversal};
 use crate::model::mark::MarkBody;
 
-/// The change of a mark.
 enum Change {
     Compaction(CompactionId),
     Rewrite(Rewrite),
@@ -23,7 +22,7 @@ enum Change {
 
 /// Undoes the newest active change.
 pub(crate) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> Result<()> {
-    let reversal = marks::of(tx, ancestry.key)?.newest_change().ok_or(Error::NothingToUndo)?;
+    let reversal = marks::session_marks(tx, ancestry.key)?.newest_change().ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, ancestry, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
@@ -44,7 +43,7 @@ pub(crate) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> 
 
 /// Redoes the change that was undone last.
 pub(crate) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> Result<()> {
-    let reversal = match marks::of(tx, ancestry.key)?.newest_undone() {
+    let reversal = match marks::session_marks(tx, ancestry.key)?.newest_undone() {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
         Redo::Nothing => return Err(Error::NothingToRedo),
@@ -60,7 +59,7 @@ pub(crate) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester) -> 
         jobs::undone(tx, ancestry.key, compaction, None)?;
     }
     // If no change is undone any more, the hold ends.
-    let is_last = marks::of(tx, ancestry.key)?.newest_undone() == Redo::Nothing;
+    let is_last = marks::session_marks(tx, ancestry.key)?.newest_undone() == Redo::Nothing;
     let head = tx.loaded(ancestry.key)?;
     if is_last {
         head.undo_revision = None;
@@ -92,10 +91,9 @@ fn is_of_words(body: &EventBody) -> bool {
     )
 }
 
-/// The change that the mark at a revision made.
 fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, mark: Revision) -> Result<Change> {
     let mut reader = Reader::new(tx.conn);
-    let found = marks::of(tx, ancestry.key)?.get(mark);
+    let found = marks::session_marks(tx, ancestry.key)?.get(mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
     Ok(match &found.body {
         MarkBody::Compacted(compacted) => Change::Compaction(compacted.compaction),

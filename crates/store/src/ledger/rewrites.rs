@@ -11,7 +11,7 @@ use super::head::{Receipt, SessionKey};
 use super::marks::{self, ancestry_of, changed, write};
 use super::messages;
 use super::pairing::{self, NamedCalls, names_calls};
-use super::position::{self, Located};
+use super::position::{self, LocatedMessage};
 use super::prompts;
 use super::receipts::admitted;
 use super::reversals;
@@ -112,7 +112,7 @@ impl Rewrite {
             }
             Change::Pin { message } => pin(tx, &ancestry, caller, message)?,
             Change::Unpin { message } => unpin(tx, &ancestry, caller, message)?,
-            Change::Words { message, stance } => words(tx, &ancestry, caller, message, *stance)?,
+            Change::Words { message, stance } => mark_words(tx, &ancestry, caller, message, *stance)?,
             Change::Undo => reversals::undo(tx, &ancestry, caller).map(|()| Ids::new())?,
             Change::Redo => reversals::redo(tx, &ancestry, caller).map(|()| Ids::new())?,
         };
@@ -121,9 +121,9 @@ impl Rewrite {
     }
 }
 
-fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<Located> {
+fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, id: &str) -> Result<LocatedMessage> {
     let mut reader = Reader::new(tx.conn);
-    position::locate(&mut reader, ancestry, marks::of(tx, ancestry.key)?, id)?.sealed()
+    position::locate(&mut reader, ancestry, marks::session_marks(tx, ancestry.key)?, id)?.sealed()
 }
 
 /// The ids that a rewrite made or found.
@@ -210,7 +210,7 @@ fn edit(
     Ok((vec![id], erased > 0))
 }
 
-/// Leaves out of an edit what was erased of such a one before, as an erasure would. Returns the number of these parts.
+/// Removes parts from an edit that were erased from an earlier edit, as an erasure would. Returns their number.
 fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewPart, PartInput)]) -> Result<usize> {
     let Some(client_id) = &original.client_id else { return Ok(0) };
     let receipts = Receipts::new(tx.secrets.salt(), tx.loaded(key)?.tenant.clone());
@@ -219,10 +219,10 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewP
         digests.iter().map(|digest| receipts.of_edit(client_id, digest)).collect()
     };
     let hashes: Vec<_> = parts.iter().map(|(part, _)| hashes(part)).collect();
-    let known = erased_content::known(tx.conn, &hashes.concat())?;
+    let erased_hashes = erased_content::existing_receipts(tx.conn, &hashes.concat())?;
     let mut erased = 0;
     for ((part, input), hashes) in parts.iter_mut().zip(&hashes) {
-        if hashes.iter().any(|hash| known.contains(hash.as_slice())) {
+        if hashes.iter().any(|hash| erased_hashes.contains(hash.as_slice())) {
             erased_content::erase(part, input);
             erased += 1;
         }
@@ -231,7 +231,7 @@ fn keep_erased(tx: &mut Tx<'_>, key: i64, original: &Message, parts: &mut [(NewP
 }
 
 /// The message that an edit replaces: the original at the position of the edited one.
-fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &Located) -> Result<Message> {
+fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &LocatedMessage) -> Result<Message> {
     let position = edited.position.first;
     if edited.message.revision == position {
         return Ok(edited.message.clone());
@@ -284,8 +284,8 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
-    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
-        if marks::of(tx, ancestry.key)?.pin(target).is_some() {
+    for (target, original) in exchange::around(tx, ancestry, located.position.first)? {
+        if marks::session_marks(tx, ancestry.key)?.pin(target).is_some() {
             continue;
         }
         let message = if target == located.position.first { located.message.id } else { original };
@@ -299,8 +299,8 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) 
 
 fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str) -> Result<Ids> {
     let located = sealed(tx, ancestry, message)?;
-    for (target, original) in exchange::of(tx, ancestry, located.position.first)? {
-        let Some(mark) = marks::of(tx, ancestry.key)?.pin(target) else { continue };
+    for (target, original) in exchange::around(tx, ancestry, located.position.first)? {
+        let Some(mark) = marks::session_marks(tx, ancestry.key)?.pin(target) else { continue };
         let message = if target == located.position.first { located.message.id } else { original };
         let mut digest = Digest::default();
         write(tx, &mut digest, ancestry.key, MarkBody::Undone { mark })?;
@@ -310,7 +310,7 @@ fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, message: &str
     Ok(Vec::new())
 }
 
-fn words(
+fn mark_words(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Requester,
@@ -326,7 +326,7 @@ fn words(
         return Err(Error::BoundaryInvalid("only what has the role of a user is kept as words of people"));
     }
     let target = located.position.first;
-    if marks::of(tx, ancestry.key)?.words_of(target) == stance {
+    if marks::session_marks(tx, ancestry.key)?.words_of(target) == stance {
         return Ok(Ids::new());
     }
     let mut digest = Digest::default();

@@ -11,7 +11,6 @@ use crate::model::{Revision, Seq};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A row of the log.
 pub(crate) struct EventRow {
     pub(crate) seq: Seq,
     pub(crate) session: i64,
@@ -66,12 +65,12 @@ impl Entry {
 
 /// Events of consecutive numbers, the newest last.
 #[derive(Default)]
-struct Kept {
+struct RingEntries {
     entries: VecDeque<Arc<Entry>>,
     bytes: usize,
 }
 
-impl Kept {
+impl RingEntries {
     /// The index of the first event after a number; none if that event is no longer here.
     fn index_after(&self, after: Seq) -> Option<usize> {
         usize::try_from(after + 1 - self.entries.front()?.row.seq).ok()
@@ -95,18 +94,18 @@ pub(crate) type KeyedEvents = Vec<(i64, Arc<Event>)>;
 
 /// The newest committed events, bounded in number and bytes.
 #[derive(Default)]
-pub(crate) struct Ring(RwLock<Kept>);
+pub(crate) struct Ring(RwLock<RingEntries>);
 
 impl Ring {
     /// Adds events that were committed.
     pub(crate) fn committed(&self, rows: Vec<EventRow>) {
-        let mut kept = self.kept_mut();
-        rows.into_iter().for_each(|row| kept.push(row));
+        let mut ring = self.entries_mut();
+        rows.into_iter().for_each(|row| ring.push(row));
     }
 
     /// Drops all events: some may have what is erased by now.
     pub(crate) fn forget(&self) {
-        *self.kept_mut() = Kept::default();
+        *self.entries_mut() = RingEntries::default();
     }
 
     /// The first events of admitted sessions, with the keys of these, after `after` and up to `head`; none if the ring
@@ -118,9 +117,9 @@ impl Ring {
         limit: usize,
     ) -> Result<Option<KeyedEvents>> {
         let entries: Vec<Arc<Entry>> = {
-            let kept = self.kept();
-            let Some(index) = kept.index_after(after) else { return Ok(None) };
-            let newer = kept.entries.range(index.min(kept.entries.len())..);
+            let ring = self.entries();
+            let Some(index) = ring.index_after(after) else { return Ok(None) };
+            let newer = ring.entries.range(index.min(ring.entries.len())..);
             let newer = newer.take_while(|entry| entry.row.seq <= head);
             newer.filter(|entry| admits(entry.row.session)).take(limit).map(Arc::clone).collect()
         };
@@ -129,15 +128,15 @@ impl Ring {
 
     /// The chain's hash at the event with this number; none if the event is not here.
     pub(crate) fn hash_at(&self, seq: Seq) -> Option<[u8; 32]> {
-        let kept = self.kept();
+        let kept = self.entries();
         Some(kept.entries.get(kept.index_after(seq - 1)?)?.row.hash)
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+    fn entries(&self) -> RwLockReadGuard<'_, RingEntries> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+    fn entries_mut(&self) -> RwLockWriteGuard<'_, RingEntries> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -214,12 +213,12 @@ mod tests {
         let ring = Ring::default();
         let count = Seq::try_from(2 * limits::RING_EVENTS).expect("a number");
         (1..=count).for_each(|seq| ring.committed(vec![row(seq, 1)]));
-        let (kept, bytes) = (ring.kept().entries.len(), ring.kept().bytes);
+        let (kept, bytes) = (ring.entries().entries.len(), ring.entries().bytes);
         assert!(kept <= limits::RING_EVENTS && bytes <= limits::RING_BYTES, "{kept} events, {bytes} bytes");
         assert!(seqs(&ring, None, (count - Seq::try_from(kept).expect("a number"), count), 1).is_some());
         assert!(seqs(&ring, None, (0, count), 1).is_none());
         let long = EventRow { body: vec![0; limits::RING_BYTES], ..row(count + 1, 1) };
         ring.committed(vec![long]);
-        assert_eq!((ring.kept().entries.len(), ring.kept().bytes), (0, 0), "longer than the ring");
+        assert_eq!((ring.entries().entries.len(), ring.entries().bytes), (0, 0), "longer than the ring");
     }
 }

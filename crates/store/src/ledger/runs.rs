@@ -62,7 +62,6 @@ const ALL_ACTIVE: &str = select_run!(
      order by r.session_id desc limit +?2"
 );
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     LEASE,
@@ -327,8 +326,7 @@ pub(crate) fn restart(conn: &Connection, now: Timestamp) -> Result<()> {
     engine::query(RESTART).bind(now.0).run(conn)
 }
 
-/// The earliest end of a lease.
-pub(crate) fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+pub(crate) fn next_lease_end(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(engine::query(NEXT))?;
     row.map(|row| Ok(Timestamp(row.get(0)?))).transpose()
 }
@@ -361,7 +359,6 @@ pub(crate) fn by_id(reader: &mut Reader<'_>, id: RunId) -> Result<Run> {
     from_row(&row.ok_or_else(|| Error::not_found(Kind::Run, id))?)
 }
 
-/// The newest run of a session.
 pub(crate) fn newest(reader: &mut Reader<'_>, key: i64) -> Result<Option<Run>> {
     let row = reader.one(engine::query(NEWEST).bind(key))?;
     row.as_ref().map(from_row).transpose()

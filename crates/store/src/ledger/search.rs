@@ -53,13 +53,12 @@ const HAS_LOST: &str = "select count(*) from message m join tombstone t on t.ses
 const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values (?1, ?2) \
      on conflict (session_id) do update set revision = excluded.revision";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, HAS_LOST, SET_PROGRESS];
 
 /// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
-pub struct Unindexed {
+pub struct UnindexedMessages {
     /// The session.
     pub session: SessionKey,
     /// The progress after which they were sealed.
@@ -103,7 +102,7 @@ fn indexed(session: i64, word: &str) -> String {
 
 impl AddWords {
     /// Takes the words of each message of a batch, in the order of its messages.
-    pub(crate) fn new(batch: &Unindexed, words: Vec<Vec<String>>) -> Self {
+    pub(crate) fn new(batch: &UnindexedMessages, words: Vec<Vec<String>>) -> Self {
         let session = batch.session.0;
         let line = |words: Vec<String>| words.iter().map(|word| indexed(session, word)).collect::<Vec<_>>().join(" ");
         let rows = batch.messages.iter().zip(words).map(|((row, _), words)| (*row, line(words)));
@@ -149,11 +148,11 @@ pub(crate) fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<
 /// The next messages that were sealed after a session's progress; none if there is nothing after it.
 ///
 /// The order follows the log's events of sealing, so a message that stays open for long does not delay later ones.
-pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
+pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<UnindexedMessages>> {
     let after = progress(reader, key)?;
     let query = engine::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
     let rows = reader.all(query)?;
-    let mut batch = Unindexed { session: SessionKey(key), after, upto: after, messages: Vec::new() };
+    let mut batch = UnindexedMessages { session: SessionKey(key), after, upto: after, messages: Vec::new() };
     let mut bytes = 0_usize;
     for row in rows {
         let sealed = match codec::decode_event(row.get(1)?, row.get(2)?)? {
@@ -218,19 +217,19 @@ fn clip(range: &RevisionRange, segment: &Segment) -> Option<RevisionRange> {
 
 /// For each word of a look-up, the revisions of the messages that contain it, newest first.
 pub(crate) fn matches(reader: &mut Reader<'_>, ancestry: &Ancestry, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
-    let mut found = vec![Vec::new(); lookup.words.len()];
+    let mut revisions = vec![Vec::new(); lookup.words.len()];
     for segment in segments(reader, ancestry, &lookup.ranges)? {
         let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &segment)).collect();
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
         let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first)? else { continue };
         let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last)? else { continue };
         let sealed_by = segment.last_to(lookup.sealed_by);
-        for (word, found) in lookup.words.iter().zip(&mut found) {
+        for (word, revisions) in lookup.words.iter().zip(&mut revisions) {
             let rows = (first, last);
-            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found)?;
+            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, revisions)?;
         }
     }
-    Ok(found)
+    Ok(revisions)
 }
 
 fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {

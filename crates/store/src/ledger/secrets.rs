@@ -48,7 +48,6 @@ impl Secrets {
         &self.salt
     }
 
-    /// The name of a rule.
     pub(crate) fn rule_name(&self, rule: usize) -> String {
         self.rules().map_or("", |rules| rules.name(rule)).to_owned()
     }

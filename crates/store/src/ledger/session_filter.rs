@@ -140,7 +140,6 @@ const INACTIVE: &str = "select id from session where tenant = ?1 and state = ?3 
 const INHERITING: &str = "select id from session where fork_id in (select value from rarray(?1)) \
      and metadata_json is null and id > ?2 order by id limit +?3";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     FACTS,

@@ -33,7 +33,7 @@ impl SessionOrder {
     }
 
     /// The place of a session in a list of this order.
-    pub fn place(self, listed: &ListedSession) -> ListPosition {
+    pub fn position_of(self, listed: &ListedSession) -> ListPosition {
         let time = if self.is_by_change() { listed.session.update_time.0 } else { 0 };
         ListPosition { time, key: listed.key.0 }
     }
@@ -107,7 +107,6 @@ const LAST_KEY: &str = "select coalesce(max(id), 0) from session";
 const CREATE_TIME_FROM: &str = "select create_time from session where id >= ?1 order by id limit 1";
 const KEY_OF: &str = "select id from session where public_id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     NEWEST,
@@ -167,7 +166,6 @@ impl<'a> Places<'a> {
         Ok(places)
     }
 
-    /// True if a place is behind another one.
     fn is_behind(&self, place: ListPosition, other: ListPosition) -> bool {
         if self.list.order.is_descending() { place < other } else { place > other }
     }
@@ -190,10 +188,10 @@ impl<'a> Places<'a> {
     }
 
     /// The next places; none at the end.
-    fn next(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
+    fn next_places(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
         let mut places: Vec<ListPosition> = match &mut self.known {
             Some(known) => known.take(usize::try_from(limits::PAGE_READ_SESSIONS).unwrap_or(usize::MAX)).collect(),
-            None => self.read(reader)?,
+            None => self.read_page(reader)?,
         };
         if let Some(last) = places.last() {
             self.at = *last;
@@ -203,7 +201,7 @@ impl<'a> Places<'a> {
         Ok(places)
     }
 
-    fn read(&self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
+    fn read_page(&self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
         let filter = &self.list.filter;
         let is_descending = self.list.order.is_descending();
         let either = |descending: &'static str, ascending: &'static str| {
@@ -270,7 +268,7 @@ pub(crate) fn page(
     let (mut bytes, mut looked, mut last) = (0, 0, start);
     let mut places = Places::new(reader, list, start)?;
     loop {
-        let next = places.next(reader)?;
+        let next = places.next_places(reader)?;
         if next.is_empty() {
             return Ok((page, None));
         }
@@ -299,13 +297,13 @@ pub(crate) fn current(
     filter: &SessionFilter,
     ids: &[SessionId],
 ) -> Result<Vec<(SessionKey, Option<ListedSession>)>> {
-    let mut found = Vec::with_capacity(ids.len());
+    let mut sessions = Vec::with_capacity(ids.len());
     for id in ids {
         let row = reader.one(engine::query(KEY_OF).bind(id.0.as_bytes().as_slice()))?;
         let key: i64 = row.ok_or_else(|| Error::not_found(crate::Kind::Session, id))?.get(0)?;
         let is_there = filter.admits(reader, memberships, key)?.is_some();
         let session = if is_there { Some(listed(reader, key, false)?.0) } else { None };
-        found.push((SessionKey(key), session));
+        sessions.push((SessionKey(key), session));
     }
-    Ok(found)
+    Ok(sessions)
 }

@@ -172,7 +172,6 @@ const SELECT: &str = select_session!("where s.id = ?1");
 // For an export of a damaged store only: it finds rows that a look-up does not find.
 const SCANNED: &str = select_session!("where +s.id = ?1");
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     INSERT,
@@ -223,7 +222,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
     tx.admit_sessions(row.tenant, 1)?;
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
-    let location = Location::of(row.metadata_json);
+    let location = Location::from_metadata(row.metadata_json);
     let key: i64 = engine::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
         .bind(row.client_id.map(|client| &client.id))
@@ -335,7 +334,7 @@ impl CreateSession {
     fn refuse_erased(&self, tx: &Tx<'_>) -> Result<()> {
         let receipts = Receipts::new(tx.secrets.salt(), self.tenant.clone());
         let receipt = receipts.of_session(self.metadata_json.as_deref());
-        match erased_content::known(tx.conn, receipt.as_slice())?.is_empty() {
+        match erased_content::existing_receipts(tx.conn, receipt.as_slice())?.is_empty() {
             true => Ok(()),
             false => Err(Error::SessionErased),
         }
@@ -480,7 +479,7 @@ impl ForkSession {
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
         }
-        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
+        let InheritedState { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title().to_owned() } else { self.title.clone() };
         let row = NewRow {
@@ -534,7 +533,7 @@ impl ForkSession {
             ForkAt::Revision(at) => whole(*at),
             ForkAt::Behind(id) => {
                 let mut reader = Reader::new(tx.conn);
-                let marks = marks::all(&mut reader, ancestry)?;
+                let marks = marks::read_all(&mut reader, ancestry)?;
                 (position::fork_behind(&mut reader, ancestry, &marks, id)?, marks)
             }
         })
@@ -542,7 +541,7 @@ impl ForkSession {
 }
 
 /// The state from which a fork at a revision starts.
-struct Inherited {
+struct InheritedState {
     /// Owner, first and last revision, and true if there are messages between them.
     segments: Vec<(i64, Revision, Revision, bool)>,
     layout: Layout,
@@ -552,10 +551,10 @@ struct Inherited {
 }
 
 /// Reads the state from which a fork at a revision starts.
-fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
+fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<InheritedState> {
     let mut reader = Reader::new(tx.conn);
     let mut segments = Vec::new();
-    for (segment, _) in ancestry.all(&mut reader)? {
+    for (segment, _) in ancestry.all_segments(&mut reader)? {
         let last = segment.last_to(at);
         if segment.first > last {
             continue;
@@ -572,7 +571,7 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
         .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
     let hash: Vec<u8> = row.get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
-    Ok(Inherited { segments, layout, policy, window, hash })
+    Ok(InheritedState { segments, layout, policy, window, hash })
 }
 
 fn from_row(row: &Row) -> Result<Session> {

@@ -3,7 +3,7 @@
 use super::ancestry::{self, Ancestry};
 use super::codec;
 use super::commits::Newest;
-use super::head::{Pending, SessionKey};
+use super::head::{PendingWork, SessionKey};
 use super::policies::PolicyText;
 use super::{layouts, messages, policies};
 use crate::engine;
@@ -60,7 +60,7 @@ pub struct Source {
     /// The first of the session's own messages that is open now; none if all are sealed.
     pub first_open: Option<Revision>,
     /// Pending changes of the newest view.
-    pub pending: Pending,
+    pub pending: PendingWork,
     /// Growth of the session's history at its newest revision, as `PartBody::growth_bytes` counts it.
     pub appended_bytes: i64,
     /// The messages of the layout, in its order.
@@ -131,7 +131,7 @@ struct SessionNow {
     ancestry: Ancestry,
     id: SessionId,
     first_open: Option<Revision>,
-    pending: Pending,
+    pending: PendingWork,
     appended_bytes: i64,
 }
 
@@ -144,7 +144,7 @@ fn now(reader: &mut Reader<'_>, session: SessionKey) -> Result<SessionNow> {
         ancestry: Ancestry { key: session.0, fork_revision: row.get(1)?, revision: row.get(2)? },
         id: SessionId(codec::uuid(row.get(0)?)?),
         first_open: row.get(6)?,
-        pending: Pending { is_due: row.get(3)?, compaction },
+        pending: PendingWork { is_due: row.get(3)?, compaction },
         appended_bytes: row.get(4)?,
     })
 }

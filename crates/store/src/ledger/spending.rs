@@ -9,7 +9,7 @@ use crate::model::usage::Usage;
 
 /// Usage and cost of the requests of one summarizer to one model, since the store was made.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Spent {
+pub struct SummarizerSpending {
     /// The summarizer's name in the configuration.
     pub summarizer: String,
     /// The model as the provider named it, or else as it was requested. Empty for models that came after the maximum
@@ -45,7 +45,6 @@ pub(crate) const SPENT: &str = "select summarizer, model, requests, failures, in
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending \
      order by summarizer, model";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ADD, SPENT];
 
@@ -73,11 +72,11 @@ pub(crate) fn add(conn: &Connection, request: &SummaryRequest) -> Result<()> {
 }
 
 /// Usage and cost, by summarizer and model. Reads a bounded number of rows, however many requests there were.
-pub(crate) fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
+pub(crate) fn spent(reader: &mut Reader<'_>) -> Result<Vec<SummarizerSpending>> {
     let rows = reader.all(engine::query(SPENT))?;
     rows.iter()
         .map(|row| {
-            Ok(Spent {
+            Ok(SummarizerSpending {
                 summarizer: row.get("summarizer")?,
                 model: row.get("model")?,
                 requests: row.get("requests")?,

@@ -74,7 +74,6 @@ const OVER_WINDOW: &str = "select over_window, count(*) from \
 const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +?1";
 const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     ADD,

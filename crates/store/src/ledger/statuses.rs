@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Revision;
 use crate::model::accounts::{Account, Accounts};
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::{OmitReason, Omitted};
+use crate::model::layout::{OmitReason, OmittedHistory};
 use crate::model::mark::MarkBody;
 use crate::model::message::{Message, MessageKind, MessageState, MessageStatus};
 use std::collections::HashMap;
@@ -19,35 +19,34 @@ const NEWEST_VERSIONS: &str = "select m.client_id, m.revision, m.public_id from 
      join message m on m.session_id = ?1 and m.client_id = wanted.value and m.revision = (select max(n.revision) \
      from message n where n.session_id = ?1 and n.client_id = wanted.value and n.revision between ?3 and ?4)";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARK, ID, NEWEST_VERSIONS];
 
 /// The statuses of messages of a history as of a revision, in their order. The layout is read once; each message costs
 /// at most a mark and an id.
-pub(crate) fn of(
+pub(crate) fn read(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     at: Revision,
     messages: &[Message],
 ) -> Result<Vec<MessageStatus>> {
     let layout = layouts::at(reader, ancestry, at)?;
-    let accounts = Accounts::of(&layout);
+    let accounts = Accounts::from_layout(&layout);
     let versions = newest_versions(reader, ancestry, at, messages)?;
     let mut rows = Rows { reader, ancestry, causes: HashMap::new(), ids: HashMap::new() };
     let mut statuses = Vec::with_capacity(messages.len());
     for message in messages {
         let status = match accounts.account(message.revision, message.kind) {
-            Account::Shown => MessageStatus::of(MessageState::Active),
+            Account::Shown => MessageStatus::from_state(MessageState::Active),
             Account::Covered(covered) => MessageStatus {
                 by_revision: Some(covered.mark),
                 by_message: Some(rows.id(covered.summary)?),
                 by_compaction: Some(covered.compaction),
-                ..MessageStatus::of(MessageState::Covered)
+                ..MessageStatus::from_state(MessageState::Covered)
             },
             Account::Omitted(omitted) => rows.omitted(omitted)?,
             Account::Nowhere if message.kind == MessageKind::Record => record(message, &versions),
-            Account::Nowhere => MessageStatus::of(MessageState::Inactive),
+            Account::Nowhere => MessageStatus::from_state(MessageState::Inactive),
         };
         statuses.push(MessageStatus { is_pinned: accounts.is_pinned(message.revision), ..status });
     }
@@ -61,9 +60,9 @@ fn record(message: &Message, versions: &HashMap<String, (Revision, MessageId)>) 
         Some((revision, id)) => MessageStatus {
             by_revision: Some(*revision),
             by_message: Some(*id),
-            ..MessageStatus::of(MessageState::Superseded)
+            ..MessageStatus::from_state(MessageState::Superseded)
         },
-        None => MessageStatus::of(MessageState::Record),
+        None => MessageStatus::from_state(MessageState::Record),
     }
 }
 
@@ -81,7 +80,7 @@ fn newest_versions(
         return Ok(newest);
     }
     let list = List::of_texts(wanted);
-    for (segment, has_messages) in ancestry.all(reader)? {
+    for (segment, has_messages) in ancestry.all_segments(reader)? {
         let last = segment.last_to(at);
         if !has_messages || segment.first > last {
             continue;
@@ -115,8 +114,8 @@ struct Rows<'a, 'r> {
 
 impl Rows<'_, '_> {
     /// The status of a message that a mark leaves out.
-    fn omitted(&mut self, omitted: &Omitted) -> Result<MessageStatus> {
-        let by = |state| MessageStatus { by_revision: Some(omitted.mark), ..MessageStatus::of(state) };
+    fn omitted(&mut self, omitted: &OmittedHistory) -> Result<MessageStatus> {
+        let by = |state| MessageStatus { by_revision: Some(omitted.mark), ..MessageStatus::from_state(state) };
         if omitted.reason == OmitReason::Rewound {
             return Ok(by(MessageState::Rewound));
         }
@@ -163,7 +162,6 @@ impl Rows<'_, '_> {
         Ok(cause)
     }
 
-    /// The id of the message of a revision.
     fn id(&mut self, revision: Revision) -> Result<MessageId> {
         if let Some(known) = self.ids.get(&revision) {
             return Ok(*known);

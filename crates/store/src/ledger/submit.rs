@@ -10,7 +10,7 @@ use super::codec::{self, Number as _};
 use super::head::{Receipt, SessionKey};
 use super::marks::ancestry_of;
 use super::pairing::{self, NamedCalls};
-use super::prompts::{self, Queued};
+use super::prompts::{self, QueuedPrompt};
 use super::receipts::admitted;
 use super::replace::NewEnd;
 use super::rewrites;
@@ -30,7 +30,6 @@ use crate::model::run::RunEndReason;
 const INSERT: &str = "insert into prompt (session_id, public_id, delivery, actor, metadata_json, parts, create_time, \
      submit_revision, rank) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) returning id";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT];
 
@@ -61,7 +60,6 @@ pub(crate) struct SubmitPrompt {
 }
 
 impl SubmitPrompt {
-    /// Bytes of its content.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|(_, part)| part.bytes()).sum()
     }
@@ -152,7 +150,14 @@ struct Content {
 }
 
 /// Adds the prompt's row at its position of the queue. The caller ends the mutation.
-fn add(tx: &mut Tx<'_>, key: i64, caller: &Requester, id: PromptId, queue: &[Queued], content: Content) -> Result<()> {
+fn add(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Requester,
+    id: PromptId,
+    queue: &[QueuedPrompt],
+    content: Content,
+) -> Result<()> {
     let Content { delivery, metadata_json, parts } = content;
     let mut digest = Digest::default();
     let columns = chain::PromptColumns {

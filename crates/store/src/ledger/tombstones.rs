@@ -22,17 +22,14 @@ const OF_ERASURE: &str = "select revision, digest, hash from tombstone where ses
 const NEWEST_OF_SESSION: &str = "select max(erase_revision) from tombstone where session_id = ?1";
 const NEWEST: &str = "select max(erase_revision) from tombstone where session_id = ?1 and revision = ?2";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CLOSE, OF_PAGE, OF_ERASURE, NEWEST, NEWEST_OF_SESSION];
 
-/// The inserts of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) static INSERTS: [&Insert; 1] = [&OPEN];
 
-/// What a tombstone commits to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Committed {
+pub(crate) struct TombstoneCommitment {
     /// The digest of the rows of the revision as they are now.
     pub(crate) digest: Vec<u8>,
     /// The hash of the event as it is now.
@@ -42,7 +39,7 @@ pub(crate) struct Committed {
 /// Lets the rows of revisions of sessions be changed until their tombstones are closed. Each has the revision of its erasure.
 pub(crate) fn open(conn: &Connection, opened: &[(i64, Revision, Revision)]) -> Result<()> {
     OPEN.rows(conn, opened.iter().map(|&(key, revision, erasure)| values![key, revision, erasure]))?;
-    // What it lets be changed is another statement.
+    // The change is another statement, and its trigger reads these rows: they are sent first.
     conn.send_queued()
 }
 
@@ -51,23 +48,23 @@ pub(crate) fn close(
     conn: &Connection,
     of_erasure: &mut Digest,
     (key, erasure): (i64, Revision),
-    closed: Vec<(Revision, Committed)>,
+    closed: Vec<(Revision, TombstoneCommitment)>,
 ) -> Result<()> {
     closed.iter().for_each(|(revision, committed)| add(of_erasure, *revision, committed));
-    let row = |(revision, committed): (Revision, Committed)| {
+    let row = |(revision, committed): (Revision, TombstoneCommitment)| {
         values![key, revision, erasure, committed.digest, committed.hash]
     };
     engine::run_for_each(conn, CLOSE, closed.into_iter().map(row).collect())
 }
 
-fn add(digest: &mut Digest, revision: Revision, committed: &Committed) {
+fn add(digest: &mut Digest, revision: Revision, committed: &TombstoneCommitment) {
     let columns = [Some(&revision.to_le_bytes()[..]), Some(&committed.digest), Some(&committed.hash)];
     digest.row("tombstone", &columns);
 }
 
-fn committed(digest: Option<Vec<u8>>, hash: Option<Vec<u8>>) -> Result<Committed> {
+fn committed(digest: Option<Vec<u8>>, hash: Option<Vec<u8>>) -> Result<TombstoneCommitment> {
     match (digest, hash) {
-        (Some(digest), Some(hash)) => Ok(Committed { digest, hash }),
+        (Some(digest), Some(hash)) => Ok(TombstoneCommitment { digest, hash }),
         _ => Err(Error::corrupt("tombstone", "it was never closed")),
     }
 }
@@ -78,7 +75,7 @@ pub(crate) fn of_page(
     key: i64,
     first: Revision,
     last: Revision,
-) -> Result<BTreeMap<Revision, Committed>> {
+) -> Result<BTreeMap<Revision, TombstoneCommitment>> {
     let rows = reader.all(engine::query(OF_PAGE).bind(key).bind(first).bind(last))?;
     rows.iter().map(|row| Ok((row.get(0)?, committed(row.get(1)?, row.get(2)?)?))).collect()
 }

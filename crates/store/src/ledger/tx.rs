@@ -6,7 +6,7 @@ use super::chain::{self, Digest};
 use super::claims::Claims;
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _, StoredPart};
 use super::commits::{Changes, Newest, SessionCommit};
-use super::counts::{self, Counted};
+use super::counts::{self, MessageCounts};
 use super::head::{self, Head, OpenMessage, Receipt, SessionKey};
 use super::heads::Heads;
 use super::open_messages;
@@ -14,7 +14,7 @@ use super::quotas::{ContentUse, Quotas, Uses};
 pub use super::requester::{RequestKey, Requester};
 use super::ring::EventRow;
 use super::secrets::Secrets;
-use super::unlinked::Unlinked;
+use super::unlinked::UnlinkedEvent;
 use crate::clock::fresh_message_id;
 use crate::engine::{Connection, Insert, values};
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ use uuid::Uuid;
 
 /// How far a transaction takes erasures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Erasing {
+pub(crate) enum EraseExtent {
     /// There is none.
     #[default]
     Nothing,
@@ -64,7 +64,7 @@ struct MessageRow {
     head: Vec<u8>,
     /// Of a message that comes sealed.
     whole: Option<Whole>,
-    counted: Option<Counted>,
+    counted: Option<MessageCounts>,
 }
 
 /// The columns of a message that comes sealed.
@@ -95,7 +95,7 @@ struct Rows {
     requests: Vec<(i64, String, Vec<u8>, Vec<u8>)>,
     calls: CallRows,
     /// Open messages that were written to, by their rows.
-    open: HashMap<i64, open_messages::Written>,
+    open: HashMap<i64, open_messages::OpenMessageWrite>,
 }
 
 /// A part that is to be written.
@@ -118,7 +118,7 @@ pub(crate) struct MessageInput {
     pub(crate) finish: Option<Finish>,
     pub(crate) parts: Vec<PartInput>,
     /// The counts to keep of it, if it comes sealed.
-    pub(crate) counted: Option<Counted>,
+    pub(crate) counted: Option<MessageCounts>,
     /// Milliseconds without a write after which the message is sealed, if it is left open.
     pub(crate) open_timeout_ms: i64,
 }
@@ -180,7 +180,7 @@ impl PartInput {
             encoded: codec::encode_received_part(
                 &part.body,
                 part.metadata_json.as_deref(),
-                &part.received.map_or(codec::Received::AsStored, codec::Received::Whole),
+                &part.received.map_or(codec::ReceivedPart::AsStored, codec::ReceivedPart::Whole),
                 salt(),
             ),
             call_message: None,
@@ -211,12 +211,11 @@ pub(crate) struct Tx<'a> {
     pub(crate) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
     /// True once an erasure has taken content.
-    pub(crate) erased: Erasing,
+    pub(crate) erased: EraseExtent,
     rows: Rows,
-    /// The events whose rows are written.
     written_events: Vec<EventRow>,
     /// The events of the current mutation, which have no place in the chain before it ends.
-    unlinked: Vec<Unlinked>,
+    unlinked: Vec<UnlinkedEvent>,
     dirty: BTreeSet<i64>,
     /// The changes of each session, for readers that have its earlier state.
     changes: HashMap<i64, Changes>,
@@ -224,7 +223,6 @@ pub(crate) struct Tx<'a> {
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
     quotas: &'a Quotas,
-    /// The rules for secrets.
     pub(crate) secrets: &'a Secrets,
     /// What this transaction takes of them.
     uses: Uses,
@@ -246,7 +244,7 @@ impl<'a> Tx<'a> {
             claims,
             interrupted: Vec::new(),
             now,
-            erased: Erasing::default(),
+            erased: EraseExtent::default(),
             rows: Rows::default(),
             written_events: Vec::new(),
             unlinked: Vec::new(),
@@ -262,14 +260,14 @@ impl<'a> Tx<'a> {
 
     /// Refuses content of this many bytes for which the tenant's quota has no room.
     pub(crate) fn admit(&self, tenant: &str, bytes: i64) -> Result<()> {
-        let taken = self.uses.get(tenant).map_or(0, |taken| taken.bytes);
-        if bytes > 0 { self.quotas.admit(tenant, taken.saturating_add(bytes), self.now) } else { Ok(()) }
+        let used = self.uses.get(tenant).map_or(0, |used| used.bytes);
+        if bytes > 0 { self.quotas.admit(tenant, used.saturating_add(bytes), self.now) } else { Ok(()) }
     }
 
     /// Refuses this many more sessions for which the tenant's quota has no room.
     pub(crate) fn admit_sessions(&self, tenant: &str, count: i64) -> Result<()> {
-        let taken = self.uses.get(tenant).map_or(0, |taken| taken.sessions);
-        self.quotas.admit_sessions(tenant, taken.saturating_add(count), self.now)
+        let used = self.uses.get(tenant).map_or(0, |used| used.sessions);
+        self.quotas.admit_sessions(tenant, used.saturating_add(count), self.now)
     }
 
     /// Refuses content of this many bytes for a session, whose head is loaded.
@@ -353,7 +351,7 @@ impl<'a> Tx<'a> {
         let (session_id, revision) = (head.id, head.revision);
         self.counters.next_seq += 1;
         self.changes.entry(key).or_insert_with(|| Changes::from(revision)).note(body);
-        self.unlinked.push(Unlinked {
+        self.unlinked.push(UnlinkedEvent {
             seq,
             session: key,
             session_id,
@@ -406,7 +404,7 @@ impl<'a> Tx<'a> {
         for (position, part) in (0..).zip(parts) {
             let number = position + 1;
             self.use_blobs(&tenant, Holder::Message(row), &part);
-            let part = self.part(&tenant, &mut digest, PartId::of(id, number), position.into(), part);
+            let part = self.part(&tenant, &mut digest, PartId::in_message(id, number), position.into(), part);
             if seal.is_some() {
                 stored.push(part);
             } else {
@@ -444,7 +442,7 @@ impl<'a> Tx<'a> {
         let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
             head.message_count += 1;
-            // What is written here goes on where what was written elsewhere ends.
+            // In a session with origin times, a message that is written here extends them.
             let written = origin_time.or(head.origin.is_some().then_some(create_time));
             head.origin = written.map(|time| OriginTimes::extended(head.origin, Timestamp(time))).or(head.origin);
         }
@@ -488,7 +486,8 @@ impl<'a> Tx<'a> {
         id: MessageId,
         parts: Vec<PartInput>,
     ) -> Vec<StoredPart> {
-        let part = |(number, part)| self.part(tenant, digest, PartId::of(id, number), i64::from(number) - 1, part);
+        let part =
+            |(number, part)| self.part(tenant, digest, PartId::in_message(id, number), i64::from(number) - 1, part);
         (1..).zip(parts).map(part).collect()
     }
 
@@ -541,7 +540,8 @@ impl<'a> Tx<'a> {
         let now = self.now;
         let Some(open) = self.heads.get_mut(key).and_then(|head| head.open.get(&message)) else { return };
         let (row, timeout_ms) = (open.row, open.timeout_ms);
-        let written = open_messages::Written { session: key, timeout_ms, expire_time: now.plus_millis(timeout_ms) };
+        let written =
+            open_messages::OpenMessageWrite { session: key, timeout_ms, expire_time: now.plus_millis(timeout_ms) };
         self.rows.open.insert(row, written);
     }
 
@@ -625,7 +625,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
-    pub(crate) fn finish(mut self) -> Result<Finished> {
+    pub(crate) fn finish(mut self) -> Result<FinishedTx> {
         self.flush_with_heads()?;
         let mut commits = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
@@ -634,7 +634,7 @@ impl<'a> Tx<'a> {
                 commits.push(SessionCommit { session: SessionKey(*key), newest: Newest::of(head), change });
             }
         }
-        Ok(Finished {
+        Ok(FinishedTx {
             counters: self.counters,
             claims: self.claims,
             interrupted: self.interrupted,
@@ -647,7 +647,7 @@ impl<'a> Tx<'a> {
 }
 
 /// The new state for the writer's memory, valid once the transaction is committed.
-pub(crate) struct Finished {
+pub(crate) struct FinishedTx {
     pub(crate) counters: Counters,
     pub(crate) claims: Claims,
     pub(crate) interrupted: Vec<CancellationToken>,
@@ -657,8 +657,8 @@ pub(crate) struct Finished {
     pub(crate) events: Vec<EventRow>,
     /// What it took of quotas.
     pub(crate) uses: Uses,
-    /// True if content was erased.
-    pub(crate) erased: Erasing,
+    /// How far it takes an erasure.
+    pub(crate) erased: EraseExtent,
 }
 
 static BLOBS: Insert =

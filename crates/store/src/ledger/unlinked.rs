@@ -9,7 +9,7 @@ use crate::model::{Revision, Seq};
 
 /// An event of a mutation that has not ended. It is no row: only the end of its mutation makes one of it, so that
 /// nothing that is written in between can hold an event without its hash.
-pub(super) struct Unlinked {
+pub(super) struct UnlinkedEvent {
     pub(super) seq: Seq,
     pub(super) session: i64,
     pub(super) session_id: SessionId,
@@ -22,7 +22,7 @@ pub(super) struct Unlinked {
     pub(super) digest: [u8; 32],
 }
 
-impl Unlinked {
+impl UnlinkedEvent {
     /// Its row, behind the event with this hash.
     pub(super) fn link(self, before: &[u8; 32], ends_mutation: bool) -> EventRow {
         let Self { seq, session, session_id, revision, kind, time, actor, request_id, body, digest } = self;

@@ -14,7 +14,6 @@ const UNCOUNTED: &str = "select id, metadata_json from session where usage is nu
 const USAGES: &str = "select kind, body from event where session_id = ?1 and kind = ?2";
 const SET: &str = "update session set usage = ?2, project = ?3, directory = ?4 where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[UNCOUNTED, USAGES, SET];
 
@@ -28,7 +27,7 @@ pub(crate) fn count(conn: &Connection) -> Result<()> {
         let transaction = conn.transaction()?;
         for session in sessions {
             let key: i64 = session.get(0)?;
-            let Location { project, directory } = Location::of(session.get(1)?);
+            let Location { project, directory } = Location::from_metadata(session.get(1)?);
             let mut totals = UsageTotals::default();
             for row in engine::query(USAGES).bind(key).bind(EventKind::UsageRecorded as i32).all(&transaction)? {
                 // An event that cannot be read is reported by the check of the chains.

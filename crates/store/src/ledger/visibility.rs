@@ -19,7 +19,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const MEMBERSHIP: &str = "select public_id, tenant, metadata_json, parent_id, fork_id from session where id = ?1";
 const HAS_TENANTS: &str = "select exists (select 1 from session where tenant > '')";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MEMBERSHIP, HAS_TENANTS];
 
@@ -48,7 +47,6 @@ struct Membership {
     above: Option<i64>,
 }
 
-/// The project of a session.
 enum Project {
     /// Its metadata name it, or no project.
     Own(Option<Box<str>>),
@@ -57,7 +55,7 @@ enum Project {
 }
 
 #[derive(Default)]
-struct Kept {
+struct MembershipCache {
     sessions: HashMap<i64, Arc<Membership>>,
     /// Number of times that something was dropped: rows read before the last time may be stale.
     generation: u64,
@@ -68,7 +66,7 @@ struct Kept {
 pub(crate) struct Memberships {
     /// True once a session is of another tenant than the default one.
     has_tenants: AtomicBool,
-    kept: RwLock<Kept>,
+    kept: RwLock<MembershipCache>,
 }
 
 /// The project that metadata name. No binding has a longer one.
@@ -88,15 +86,13 @@ pub(crate) fn project_alone(metadata_json: &str) -> String {
 /// What metadata say about where a session belongs, for the columns of its row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// The project.
     pub(crate) project: Option<String>,
-    /// The directory.
     pub(crate) directory: Option<String>,
 }
 
 impl Location {
     /// Reads metadata. No engine's text holds U+0000, and no filter asks for it.
-    pub(crate) fn of(metadata_json: Option<&str>) -> Self {
+    pub(crate) fn from_metadata(metadata_json: Option<&str>) -> Self {
         let metadata = metadata_json.and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
         let directory = metadata.as_ref().and_then(|metadata| metadata["cwd"].as_str()).map(str::to_owned);
         let is_text = |text: &String| !text.contains('\0');
@@ -110,7 +106,7 @@ pub fn names_project(metadata_json: Option<&str>, wanted: &str) -> bool {
     project(metadata_json).as_deref() == Some(wanted)
 }
 
-fn read(reader: &mut Reader<'_>, key: i64) -> Result<Membership> {
+fn read_membership(reader: &mut Reader<'_>, key: i64) -> Result<Membership> {
     let row = reader.one(engine::query(MEMBERSHIP).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let metadata: Option<String> = row.get("metadata_json")?;
     let (parent, source): (Option<i64>, Option<i64>) = (row.get("parent_id")?, row.get("fork_id")?);
@@ -178,39 +174,39 @@ impl Memberships {
     }
 
     /// True if a session is visible; none if what that depends on is not in memory.
-    pub(crate) fn known(&self, visibility: &Visibility, key: i64) -> Option<bool> {
+    pub(crate) fn cached_visibility(&self, visibility: &Visibility, key: i64) -> Option<bool> {
         if self.admit_all(visibility) {
             return Some(true);
         }
-        let kept = self.kept();
-        is_visible(visibility, key, |key| kept.sessions.get(&key).cloned().ok_or(())).ok()
+        let cache = self.cache();
+        is_visible(visibility, key, |key| cache.sessions.get(&key).cloned().ok_or(())).ok()
     }
 
     /// True if a session is visible.
     pub(crate) fn admits(&self, reader: &mut Reader<'_>, visibility: &Visibility, key: i64) -> Result<bool> {
-        match self.known(visibility, key) {
+        match self.cached_visibility(visibility, key) {
             Some(known) => Ok(known),
-            None => is_visible(visibility, key, |key| self.find(reader, key)),
+            None => is_visible(visibility, key, |key| self.membership(reader, key)),
         }
     }
 
-    fn find(&self, reader: &mut Reader<'_>, key: i64) -> Result<Arc<Membership>> {
+    fn membership(&self, reader: &mut Reader<'_>, key: i64) -> Result<Arc<Membership>> {
         let generation = {
-            let kept = self.kept();
-            if let Some(known) = kept.sessions.get(&key) {
+            let cache = self.cache();
+            if let Some(known) = cache.sessions.get(&key) {
                 return Ok(Arc::clone(known));
             }
-            kept.generation
+            cache.generation
         };
-        let found = Arc::new(read(reader, key)?);
-        let mut kept = self.kept_mut();
-        if kept.generation == generation {
-            if kept.sessions.len() >= limits::MEMBERSHIPS_MAX {
-                kept.sessions.clear();
+        let membership = Arc::new(read_membership(reader, key)?);
+        let mut cache = self.cache_mut();
+        if cache.generation == generation {
+            if cache.sessions.len() >= limits::MEMBERSHIPS_MAX {
+                cache.sessions.clear();
             }
-            kept.sessions.insert(key, Arc::clone(&found));
+            cache.sessions.insert(key, Arc::clone(&membership));
         }
-        Ok(found)
+        Ok(membership)
     }
 
     /// Drops what is kept of sessions whose metadata may have changed, before anybody reads the events of the change.
@@ -219,18 +215,18 @@ impl Memberships {
         if changed.peek().is_none() {
             return;
         }
-        let mut kept = self.kept_mut();
-        kept.generation += 1;
+        let mut cache = self.cache_mut();
+        cache.generation += 1;
         for row in changed {
-            kept.sessions.remove(&row.session);
+            cache.sessions.remove(&row.session);
         }
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+    fn cache(&self) -> RwLockReadGuard<'_, MembershipCache> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+    fn cache_mut(&self) -> RwLockWriteGuard<'_, MembershipCache> {
         self.kept.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

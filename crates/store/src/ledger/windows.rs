@@ -12,7 +12,6 @@ use crate::model::usage::ModelWindow;
 const INSERT: &str = "insert into \"window\" (session_id, revision, body) values (?1, ?2, ?3)";
 const AT: &str = "select body from \"window\" where session_id = ?1 and revision <= ?2 order by revision desc limit 1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, AT];
 

@@ -21,7 +21,6 @@ const MARK: &str = "select kind, body from mark where session_id = ?1 and revisi
 const IDS: &str = "select m.revision, m.public_id from message m where m.session_id = ?1 and m.class in (0, 1, 2, 3) \
      and m.revision in (select value from rarray(?2))";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[HAS_WORDS, MARK, IDS];
 
@@ -38,25 +37,25 @@ pub struct SessionWords {
 
 /// What becomes of the words of a history's messages, as clients decided.
 pub(crate) fn decided(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Words> {
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let (owner, first, last) = (segment.owner, segment.first, segment.end.last());
         let row = reader.one(engine::query(HAS_WORDS).bind(owner).bind(first).bind(last))?;
         if row.map_or(Ok(false), |row| row.get(0))? {
-            return Ok(Marks::new(marks::all(reader, ancestry)?).words());
+            return Ok(Marks::new(marks::read_all(reader, ancestry)?).words());
         }
     }
     Ok(Words::new())
 }
 
 /// The words beside the summary of a history.
-pub(crate) fn of(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
+pub(crate) fn read(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<SessionWords> {
     let marked = decided(reader, ancestry)?;
     let covered = layouts::at(reader, ancestry, ancestry.revision)?.covered;
-    let mut found = SessionWords::default();
+    let mut session_words = SessionWords::default();
     let mut said_in = Vec::new();
     if let Some(covered) = covered {
         let summary = messages::id_at(reader, ancestry, covered.summary)?;
-        found.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
+        session_words.summary = Some(messages::get(reader, ancestry, &summary.to_string())?);
         let owner = ancestry.owner_at(reader, covered.mark)?.owner;
         let row = reader.one(engine::query(MARK).bind(owner).bind(covered.mark))?;
         let row = row.ok_or_else(|| Error::corrupt("mark", "a mark is missing").in_row(covered.mark))?;
@@ -65,9 +64,10 @@ pub(crate) fn of(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Session
         }
     }
     let ids = ids(reader, ancestry, said_in.iter().chain(marked.keys()).copied())?;
-    found.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
-    found.marked = marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
-    Ok(found)
+    session_words.said_in = said_in.iter().map(|revision| ids.get(revision).copied()).collect();
+    session_words.marked =
+        marked.into_iter().filter_map(|(revision, stance)| Some((*ids.get(&revision)?, stance))).collect();
+    Ok(session_words)
 }
 
 /// The ids of messages by their revisions.
@@ -77,16 +77,16 @@ fn ids(
     revisions: impl Iterator<Item = Revision>,
 ) -> Result<HashMap<Revision, MessageId>> {
     let wanted: Vec<Revision> = revisions.collect();
-    let mut found = HashMap::new();
+    let mut ids_by_revision = HashMap::new();
     if wanted.is_empty() {
-        return Ok(found);
+        return Ok(ids_by_revision);
     }
-    for (segment, _) in ancestry.all(reader)? {
+    for (segment, _) in ancestry.all_segments(reader)? {
         let inside = wanted.iter().copied().filter(|at| segment.first <= *at && segment.end.includes(*at));
         let list = List::of_integers(inside);
         for row in reader.all(engine::query(IDS).bind(segment.owner).bind(list))? {
-            found.insert(row.get(0)?, MessageId(codec::uuid(row.get(1)?)?));
+            ids_by_revision.insert(row.get(0)?, MessageId(codec::uuid(row.get(1)?)?));
         }
     }
-    Ok(found)
+    Ok(ids_by_revision)
 }

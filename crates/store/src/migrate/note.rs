@@ -36,7 +36,7 @@ const VERSION: &str = "select max(version) from migration";
 
 /// The store that a copy is made of, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct CopyNote {
     /// The place of the store.
     pub(super) source: String,
     pub(super) store_id: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) enum Content {
     Nothing,
     /// A copy that is not the store yet.
     Unfinished {
-        note: Note,
+        note: CopyNote,
         copy_id: Vec<u8>,
         is_verified: bool,
     },
@@ -62,10 +62,10 @@ pub(super) enum Content {
 
 impl Content {
     /// The content of a database.
-    pub(super) fn of(conn: &Connection) -> Result<Self> {
+    pub(super) fn read(conn: &Connection) -> Result<Self> {
         if connect::has_table(conn, UNFINISHED)? {
             let row = engine::query(READ).one(conn)?;
-            let note = Note {
+            let note = CopyNote {
                 source: row.get(0)?,
                 store_id: row.get(1)?,
                 seq: row.get(2)?,
@@ -81,9 +81,9 @@ impl Content {
     }
 }
 
-impl Note {
+impl CopyNote {
     /// The note about a store in a place.
-    pub(super) fn of(conn: &Connection, place: &str) -> Result<Self> {
+    pub(super) fn read(conn: &Connection, place: &str) -> Result<Self> {
         let (seq, hash) = match engine::query(NEWEST).optional(conn)? {
             Some(row) => (row.get(0)?, row.get(1)?),
             None => (0, Vec::new()),

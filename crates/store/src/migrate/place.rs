@@ -1,7 +1,7 @@
 //! The two places between which a store moves, and what is done with each: it is held against daemons, looked into,
 //! filled, and set aside.
 
-use super::note::{self, Content, Note};
+use super::note::{self, Content, CopyNote};
 use crate::clock::{Clock, fresh_id};
 use crate::engine::connect::{self, Access};
 use crate::engine::database::{HeldStore, LeasedPlace, Look, VerifiedBy};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A place of a store.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum StorePlace {
     /// Files of SQLite in a data directory.
     Directory(PathBuf),
     /// A shard of a server's database.
@@ -35,8 +35,7 @@ enum Hold {
     Aside(Connection),
 }
 
-/// A store that is held.
-pub(super) struct Held {
+pub(super) struct HeldPlace {
     hold: Hold,
     /// The place, by a name that does not depend on how it was given.
     pub(super) name: String,
@@ -46,7 +45,7 @@ pub(super) struct Held {
 
 /// A place that a copy goes to.
 pub(super) struct Destination {
-    place: Place,
+    place: StorePlace,
     /// The lock on a data directory.
     lock: Option<File>,
     pub(super) content: Content,
@@ -57,11 +56,11 @@ fn no_store(place: impl std::fmt::Display) -> Error {
 }
 
 /// Waits for the lease of a shard as long as that of an owner lasts that is gone.
-async fn take(shard: &Arc<dyn LeasedPlace>) -> Result<Box<dyn HeldStore>> {
+async fn wait_for_lease(shard: &Arc<dyn LeasedPlace>) -> Result<Box<dyn HeldStore>> {
     let owner = format!(".{}", fresh_id().simple());
     for _ in 0..limits::MIGRATION_LEASE_WAIT_MS / limits::LEASE_RETRY_MS {
         let ttl = Duration::from_secs(limits::LEASE_SECONDS_DEFAULT);
-        match open::take(shard, owner.clone(), ttl).await {
+        match open::take_lease(shard, owner.clone(), ttl).await {
             Ok(Some(held)) => return Ok(held),
             Ok(None) | Err(Error::Busy(_)) => {}
             Err(error) => return Err(error),
@@ -77,7 +76,7 @@ async fn look(shard: &Arc<dyn LeasedPlace>) -> Result<(Look, Content)> {
     let shard = Arc::clone(shard);
     alone(move || {
         let look = shard.look()?;
-        let content = Content::of(&look.conn)?;
+        let content = Content::read(&look.conn)?;
         Ok((look, content))
     })
     .await
@@ -85,17 +84,17 @@ async fn look(shard: &Arc<dyn LeasedPlace>) -> Result<(Look, Content)> {
 
 /// The name of a directory that exists.
 fn directory_name(directory: &Path) -> Result<String> {
-    let found = directory.canonicalize();
-    let found = found.map_err(|error| Error::Open(format!("cannot look at {}: {error}", directory.display())))?;
-    Ok(found.display().to_string())
+    let path = directory.canonicalize();
+    let path = path.map_err(|error| Error::Open(format!("cannot look at {}: {error}", directory.display())))?;
+    Ok(path.display().to_string())
 }
 
-impl Held {
+impl HeldPlace {
     /// Holds the store in a place, or what is set aside there.
-    pub(super) async fn source(place: &Place) -> Result<Self> {
+    pub(super) async fn source(place: &StorePlace) -> Result<Self> {
         match place {
-            Place::Directory(directory) => Self::source_in_files(&files::plain(directory)?).await,
-            Place::Shard(shard) => Self::source_in_shard(shard).await,
+            StorePlace::Directory(directory) => Self::source_in_files(&files::plain(directory)?).await,
+            StorePlace::Shard(shard) => Self::source_in_shard(shard).await,
         }
     }
 
@@ -135,12 +134,11 @@ impl Held {
                     "{aside} was set aside by an earlier migration, and is not replaced: rename or drop it"
                 )));
             }
-            (Content::Store(_) | Content::Unfinished { .. }, false) => Hold::Held(take(shard).await?),
+            (Content::Store(_) | Content::Unfinished { .. }, false) => Hold::Held(wait_for_lease(shard).await?),
         };
         Ok(Self { hold, name, aside })
     }
 
-    /// The connection to the store.
     pub(super) fn conn(&self) -> &Connection {
         match &self.hold {
             Hold::Held(held) => held.connection(),
@@ -148,7 +146,7 @@ impl Held {
         }
     }
 
-    fn held(&self) -> Result<&dyn HeldStore> {
+    fn store(&self) -> Result<&dyn HeldStore> {
         match &self.hold {
             Hold::Held(held) => Ok(&**held),
             Hold::Aside(_) => Err(IS_ASIDE),
@@ -176,8 +174,8 @@ impl Held {
     }
 
     /// Begins a copy in an empty place, or anew.
-    pub(super) fn begin(&self, note: &Note) -> Result<()> {
-        let held = self.held()?;
+    pub(super) fn begin(&self, note: &CopyNote) -> Result<()> {
+        let held = self.store()?;
         let transaction = held.connection().transaction()?;
         held.clear()?;
         copy::make(&transaction)?;
@@ -187,7 +185,7 @@ impl Held {
 
     /// Verifies the chains of a copy that is complete; of files also pages and references.
     pub(super) async fn verify(&self, head: Seq, progress: OnProgress<'_>) -> Result<()> {
-        let verified_by = self.held()?.verified_by();
+        let verified_by = self.store()?.verified_by();
         match verified_by {
             VerifiedBy::File(file) => copies::check(&file, progress).await.map(drop),
             VerifiedBy::Readers(readers) => copies::verify(&readers, head, progress).await.map(drop),
@@ -196,7 +194,7 @@ impl Held {
 
     /// Has the file of the database have all that its log has.
     pub(super) fn empty_log(&self) -> Result<()> {
-        self.held()?.empty_log()
+        self.store()?.empty_log()
     }
 
     /// Sets the store aside in one step, behind which no daemon serves it. It says which copy takes its place. Returns what
@@ -215,23 +213,23 @@ const IS_ASIDE: Error = Error::Bug("a store that is set aside is held by nobody"
 
 impl Destination {
     /// Looks into a place, which is made if it is a directory that does not exist. `source` is the name of the other place.
-    pub(super) async fn of(place: &Place, source: &str) -> Result<Self> {
+    pub(super) async fn examine(place: &StorePlace, source: &str) -> Result<Self> {
         match place {
-            Place::Directory(directory) => {
+            StorePlace::Directory(directory) => {
                 let directory = files::plain(directory)?;
                 let (lock, state) = connect::claim(&directory).await?;
                 let content = match state {
                     DatabaseState::Empty => Content::Nothing,
                     DatabaseState::Ours => {
                         let conn = connect::connect_existing(&directory, Access::Read)?;
-                        let content = Content::of(&conn)?;
+                        let content = Content::read(&conn)?;
                         conn.close()?;
                         content
                     }
                 };
-                Ok(Self { place: Place::Directory(directory), lock: Some(lock), content })
+                Ok(Self { place: StorePlace::Directory(directory), lock: Some(lock), content })
             }
-            Place::Shard(shard) => {
+            StorePlace::Shard(shard) => {
                 let (Look { name, .. }, content) = look(shard).await?;
                 if name == source {
                     return Err(Error::Open("a store cannot be migrated to where it is".to_owned()));
@@ -242,27 +240,27 @@ impl Destination {
     }
 
     /// Holds the place to fill it; `goes_on` with the copy that is there, else anew.
-    pub(super) async fn hold(self, goes_on: bool) -> Result<Held> {
+    pub(super) async fn hold(self, goes_on: bool) -> Result<HeldPlace> {
         let Self { place, lock, content } = self;
         match (place, lock) {
-            (Place::Directory(directory), Some(lock)) => {
+            (StorePlace::Directory(directory), Some(lock)) => {
                 let (name, aside) = (directory_name(&directory)?, files::aside(&directory).display().to_string());
                 if !goes_on && content != Content::Nothing {
                     HeldFiles::remove(&directory)?;
                 }
                 let hold = Hold::Held(Box::new(HeldFiles::open_copy(&directory, lock)?));
-                Ok(Held { hold, name, aside })
+                Ok(HeldPlace { hold, name, aside })
             }
-            (Place::Shard(shard), _) => {
-                let hold = Hold::Held(take(&shard).await?);
-                let held = Held { hold, name: String::new(), aside: String::new() };
-                alone(move || match Content::of(held.conn())? == content {
+            (StorePlace::Shard(shard), _) => {
+                let hold = Hold::Held(wait_for_lease(&shard).await?);
+                let held = HeldPlace { hold, name: String::new(), aside: String::new() };
+                alone(move || match Content::read(held.conn())? == content {
                     true => Ok(held),
                     false => Err(Error::Open("somebody else has just written to the shard".to_owned())),
                 })
                 .await
             }
-            (Place::Directory(_), None) => Err(Error::Bug("a directory is not locked")),
+            (StorePlace::Directory(_), None) => Err(Error::Bug("a directory is not locked")),
         }
     }
 }

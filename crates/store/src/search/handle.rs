@@ -1,6 +1,6 @@
 //! The handle of the search index.
 
-use super::hits::{self, Hit, HitOf};
+use super::hits::{self, Hit, HitQuery};
 use super::indexer::Indexer;
 use crate::clock::Clock;
 use crate::engine::{files, gaps};
@@ -9,7 +9,7 @@ use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::Seq;
 use crate::shared::Shared;
-use longhand_search::{Census, Found, IndexReader as _, OwnRange, PostingsReader, Wanted};
+use longhand_search::{Census, FoundEntries, IndexReader as _, IndexSearch, OwnRange, PostingsReader};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ impl Search {
     /// # Errors
     ///
     /// `Error::SearchOff` if the index is not open.
-    pub async fn find(&self, wanted: &Wanted) -> Result<Found> {
+    pub async fn find(&self, wanted: &IndexSearch) -> Result<FoundEntries> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
         readers.interruptible(move |reader| PostingsReader::new(reader).find(&wanted, limits::SEARCH_LIST_PAGES)).await
@@ -35,7 +35,7 @@ impl Search {
     /// # Errors
     ///
     /// As `find`.
-    pub async fn census(&self, wanted: &Wanted) -> Result<Census> {
+    pub async fn census(&self, wanted: &IndexSearch) -> Result<Census> {
         let readers = self.0.search.readers().ok_or(Error::SearchOff)?;
         let wanted = wanted.clone();
         readers
@@ -45,7 +45,7 @@ impl Search {
 
     /// The messages of the first of some entries with the reasons of their states, in the order of the entries: none for
     /// one that is no longer there. Reads no more entries after this number of bytes.
-    pub async fn hits(&self, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
+    pub async fn hits(&self, entries: &[HitQuery], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
         self.0.snapshot(|reader| hits::read(reader, entries, bytes_max)).await
     }
 
@@ -60,7 +60,7 @@ impl Search {
     }
 
     /// What searches wait for, for the one that fills the index: an event of the log.
-    pub fn asked(&self) -> watch::Receiver<Seq> {
+    pub fn awaited_seq(&self) -> watch::Receiver<Seq> {
         self.0.search.asked.subscribe()
     }
 

@@ -18,13 +18,12 @@ use std::collections::hash_map::Entry as MapEntry;
 const PRUNED: &str = "select q.session_id, q.revision, q.compaction_id from message m \
      join pruned q on q.message_id = m.id where m.public_id = ?1 and q.number = ?2 order by q.revision desc";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PRUNED];
 
 /// An entry, and the session whose view is asked about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HitOf {
+pub struct HitQuery {
     /// The entry.
     pub entry: Entry,
     /// The session: the entry's owner, or a fork that inherits from it.
@@ -45,7 +44,7 @@ pub struct Hit {
 }
 
 /// A session whose view is asked.
-struct Asked {
+struct HitSession {
     ancestry: Ancestry,
     layout: Layout,
     /// Messages that were found in it, with the number of their hit.
@@ -53,10 +52,10 @@ struct Asked {
 }
 
 /// The hits of the first entries, in their order.
-pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
-    let mut asked: HashMap<i64, Option<Asked>> = HashMap::new();
+pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitQuery], bytes_max: usize) -> Result<Vec<Option<Hit>>> {
+    let mut asked: HashMap<i64, Option<HitSession>> = HashMap::new();
     let (mut hits, mut bytes) = (Vec::new(), 0);
-    for HitOf { entry, view } in entries {
+    for HitQuery { entry, view } in entries {
         if bytes >= bytes_max {
             break;
         }
@@ -71,9 +70,9 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
         }
     }
     for asked in asked.into_values().flatten() {
-        let Asked { ancestry, layout, found } = asked;
+        let HitSession { ancestry, layout, found } = asked;
         let (numbers, messages): (Vec<usize>, Vec<Message>) = found.into_iter().unzip();
-        let statuses = statuses::of(reader, &ancestry, ancestry.revision, &messages)?;
+        let statuses = statuses::read(reader, &ancestry, ancestry.revision, &messages)?;
         for ((number, message), status) in numbers.into_iter().zip(messages).zip(statuses) {
             let shortened_by = match status.state {
                 MessageState::Active => shortened_by(reader, &ancestry, &layout, &message)?,
@@ -86,13 +85,13 @@ pub(super) fn read(reader: &mut Reader<'_>, entries: &[HitOf], bytes_max: usize)
     Ok(hits)
 }
 
-fn open(reader: &mut Reader<'_>, key: i64) -> Result<Option<Asked>> {
+fn open(reader: &mut Reader<'_>, key: i64) -> Result<Option<HitSession>> {
     let ancestry = match ancestry::by_key(reader, key) {
         Err(Error::NotFound { .. }) => return Ok(None),
         ancestry => ancestry?,
     };
     let layout = layouts::at(reader, &ancestry, ancestry.revision)?;
-    Ok(Some(Asked { ancestry, layout, found: Vec::new() }))
+    Ok(Some(HitSession { ancestry, layout, found: Vec::new() }))
 }
 
 /// The message of an entry in a history, with the part alone; none if the history does not have it.
@@ -100,8 +99,8 @@ fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, entry: &Entry, bytes: &
     if ancestry.contains(reader, entry.owner.0, entry.message)?.is_none() {
         return Ok(None);
     }
-    let found = messages::at_revisions(reader, ancestry, &[entry.message], ancestry.revision, usize::MAX)?;
-    let Some(mut message) = found.into_iter().next() else { return Ok(None) };
+    let messages = messages::at_revisions(reader, ancestry, &[entry.message], ancestry.revision, usize::MAX)?;
+    let Some(mut message) = messages.into_iter().next() else { return Ok(None) };
     *bytes += messages::message_bytes(&message);
     // A fork inherits only what was sealed.
     if entry.owner.0 != ancestry.key && message.sealed_revision.is_none() {
@@ -142,7 +141,7 @@ fn tool(reader: &mut Reader<'_>, message: &Message) -> Result<Option<String>> {
 /// The ranges of a history, in its owners' rows.
 pub(super) fn ranges(reader: &mut Reader<'_>, session: SessionKey) -> Result<Vec<OwnRange>> {
     let ancestry = ancestry::by_key(reader, session.0)?;
-    let segments = ancestry.all(reader)?.into_iter().filter(|(_, has_messages)| *has_messages);
+    let segments = ancestry.all_segments(reader)?.into_iter().filter(|(_, has_messages)| *has_messages);
     let range = |(segment, _): (ancestry::Segment, bool)| OwnRange {
         owner: SessionKey(segment.owner),
         revisions: segment.first..=segment.end.last(),

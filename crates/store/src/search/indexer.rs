@@ -56,7 +56,7 @@ impl Indexer {
 
     /// The next page of the log; none at its end.
     pub fn next_page(&mut self) -> Result<Option<Page>> {
-        let page = source::next(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq);
+        let page = source::next_page(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq);
         if matches!(page, Err(Error::Unreachable(_))) {
             // The next attempt is made on another connection.
             self.store = self.shared.readers.connect()?;

@@ -11,6 +11,6 @@ pub(super) mod source;
 pub(super) mod state;
 
 pub use handle::Search;
-pub use hits::{Hit, HitOf};
+pub use hits::{Hit, HitQuery};
 pub use indexer::Indexer;
 pub use source::Page;

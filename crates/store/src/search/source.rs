@@ -12,7 +12,7 @@ use crate::model::message::{Message, MessageKind};
 use crate::model::part::{Answers, PartBody, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use longhand_search::{EntryKind, Erased, Forgotten, Part};
+use longhand_search::{EntryKind, ErasedRows, ForgottenRows, Part};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,6 @@ const EVENTS: &str =
 const PLACE: &str = "select session_id, revision from message where public_id = ?1";
 const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session where id = ?1";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
@@ -32,7 +31,7 @@ pub struct Page {
     /// The parts that came in it, in their order.
     pub parts: Vec<Part>,
     /// What was erased in it.
-    pub(super) erased: Vec<Erased>,
+    pub(super) erased: Vec<ErasedRows>,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -43,7 +42,7 @@ pub struct Page {
 pub(super) type Sessions = HashMap<i64, (Arc<str>, Arc<[SessionKey]>)>;
 
 /// What closed parts, of a page of the log.
-struct Closing {
+struct ClosingEvent {
     owner: i64,
     revision: Revision,
     time: Timestamp,
@@ -61,7 +60,7 @@ enum Change {
 }
 
 /// The next page of the log after an event; none at its end.
-pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
+pub(super) fn next_page(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
     let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
     let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
@@ -70,7 +69,7 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
         let owner = row.get(1)?;
         match &changes[at] {
             Some(Change::Closed(message)) => {
-                let closing = Closing { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
+                let closing = ClosingEvent { owner, revision: row.get(2)?, time: Timestamp(row.get(4)?) };
                 if let Some(found) = read.message(reader, *message, &changes[at..])? {
                     parts(reader, sessions, &read, &closing, &found, &mut page.parts)?;
                 }
@@ -78,8 +77,11 @@ pub(super) fn next(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq)
             Some(Change::ErasedMessages(ranges)) => {
                 let (tenant, _) = session(reader, sessions, owner)?;
                 let owner = SessionKey(owner);
-                let whole =
-                    |range: &_| Erased { tenant: Arc::clone(&tenant), owner, what: Forgotten::Messages(*range) };
+                let whole = |range: &_| ErasedRows {
+                    tenant: Arc::clone(&tenant),
+                    owner,
+                    what: ForgottenRows::Messages(*range),
+                };
                 page.erased.extend(ranges.iter().map(whole));
             }
             Some(Change::ErasedParts(messages)) => {
@@ -181,17 +183,17 @@ fn erased(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
     message: &ErasedMessage,
-    found: &mut Vec<Erased>,
+    found: &mut Vec<ErasedRows>,
 ) -> Result<()> {
     let id = message.message.0.as_bytes().to_vec();
     let Some(row) = reader.one(engine::query(PLACE).bind(id))? else { return Ok(()) };
     let (owner, revision) = (row.get(0)?, row.get(1)?);
     let (tenant, _) = session(reader, sessions, owner)?;
-    let of_message = |what| Erased { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
+    let of_message = |what| ErasedRows { tenant: Arc::clone(&tenant), owner: SessionKey(owner), what };
     if message.parts.is_empty() {
-        found.push(of_message(Forgotten::Messages(RevisionRange { first: revision, last: revision })));
+        found.push(of_message(ForgottenRows::Messages(RevisionRange { first: revision, last: revision })));
     }
-    found.extend(message.parts.iter().map(|part| of_message(Forgotten::Part(revision, part.number()))));
+    found.extend(message.parts.iter().map(|part| of_message(ForgottenRows::Part(revision, part.number()))));
     Ok(())
 }
 
@@ -255,12 +257,12 @@ fn parts(
     reader: &mut Reader<'_>,
     sessions: &mut Sessions,
     read: &ReadMessages,
-    closing: &Closing,
+    closing: &ClosingEvent,
     message: &Message,
     found: &mut Vec<Part>,
 ) -> Result<()> {
     for part in message.parts.iter().filter(|part| part.revision == closing.revision && !part.body.is_erased()) {
-        let Some(kind) = EntryKind::of(&part.body) else { continue };
+        let Some(kind) = EntryKind::from_body(&part.body) else { continue };
         let (tenant, above) = session(reader, sessions, closing.owner)?;
         let tool = match &*part.body {
             PartBody::ToolCall(call) => Some(call.tool.clone()),

@@ -36,11 +36,9 @@ const SAVE: &str = "insert into scrub (id, session_id, start_time, sessions, eve
      start_time = excluded.start_time, sessions = excluded.sessions, events = excluded.events, \
      findings = excluded.findings, end_time = excluded.end_time, last_findings = excluded.last_findings";
 
-/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[LOAD, CREATED, SAVE];
 
-/// The stored progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Progress {
     /// The last session that the unfinished pass has checked, by key, 0 before the first; none if no pass is unfinished.
@@ -105,7 +103,6 @@ enum StopReason {
     Closed,
 }
 
-/// The task of the scrub.
 struct Task {
     shared: Arc<Shared>,
     options: ScrubOptions,
@@ -237,8 +234,8 @@ impl Task {
                     None => break,
                     Some(None) => return Ok(()),
                     Some(Some(page)) => {
-                        self.take(page.findings, page.events, page.bytes);
-                        self.rest(page.bytes, begun).await?;
+                        self.add_findings(page.findings, page.events, page.bytes);
+                        self.pause_after(page.bytes, begun).await?;
                         if !page.has_more {
                             return Ok(());
                         }
@@ -258,8 +255,8 @@ impl Task {
                 None => {}
                 Some(None) => return Ok(()),
                 Some(Some((findings, has_more))) => {
-                    self.take(findings, 0, 0);
-                    self.rest(limits::CHECK_PAGE_BYTES, begun).await?;
+                    self.add_findings(findings, 0, 0);
+                    self.pause_after(limits::CHECK_PAGE_BYTES, begun).await?;
                     if !has_more {
                         return Ok(());
                     }
@@ -281,14 +278,14 @@ impl Task {
             }
             Err(error) => {
                 let message = format!("{what} cannot be read: {error}");
-                self.take(vec![Finding { session: None, revision: 0, message }], 0, 0);
+                self.add_findings(vec![Finding { session: None, revision: 0, message }], 0, 0);
                 Ok(Some(None))
             }
         }
     }
 
     /// Adds what a read has found.
-    fn take(&mut self, findings: Vec<Finding>, events: i64, bytes: u64) {
+    fn add_findings(&mut self, findings: Vec<Finding>, events: i64, bytes: u64) {
         self.checked.events += events;
         self.checked.findings += i64::try_from(findings.len()).unwrap_or(i64::MAX);
         let checked = self.checked;
@@ -311,7 +308,7 @@ impl Task {
     }
 
     /// Pauses behind a read that began at an instant.
-    async fn rest(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), StopReason> {
+    async fn pause_after(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), StopReason> {
         let took = Duration::from_micros(u64::try_from(self.clock.now().0 - begun.0).unwrap_or(0));
         self.sleep(pause(bytes, took, self.options.bytes_per_second)).await
     }

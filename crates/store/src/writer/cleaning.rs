@@ -9,7 +9,7 @@ pub(super) const CLEANED: &str = "select coalesce((select min(id) - 1 from erasu
 pub(super) const SET_CLEAN: &str = "update erasure set is_clean = 1 where is_clean = 0";
 
 /// What is left to be done.
-pub(super) struct Cleaning {
+pub(super) struct CleaningState {
     /// True while the store may have bytes of erased content.
     pub(super) is_unclean: bool,
     /// True while the next step follows without waiting for the next check.
@@ -18,9 +18,9 @@ pub(super) struct Cleaning {
     pub(super) cleaned: watch::Sender<i64>,
 }
 
-impl Cleaning {
+impl CleaningState {
     /// What an earlier daemon left, with the number of the newest erasure of which nothing is left.
-    pub(super) fn of(conn: &Connection) -> Result<(Self, watch::Receiver<i64>)> {
+    pub(super) fn load(conn: &Connection) -> Result<(Self, watch::Receiver<i64>)> {
         let row = engine::query(CLEANED).one(conn)?;
         let (cleaned, receiver) = watch::channel(row.get::<i64>(0)?);
         let is_unclean = row.get::<i64>(1)? > 0;

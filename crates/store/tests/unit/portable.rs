@@ -1,12 +1,12 @@
 //! The statements of the ledger are one text for SQLite and PostgreSQL. What only one engine accepts is named here.
 
 use super::Store;
-use super::checked::Checked;
+use super::checked::CheckedInput;
 use super::engine::database::LeasedPlace as _;
 use super::engine::{Connection, List, Parameter, connect, scalar, words};
 use super::erasure::plan::EraseTarget;
 use super::ledger::append::AppendInput;
-use super::ledger::replace::WithAppend;
+use super::ledger::replace::AppendChanges;
 use super::ledger::sessions::{ForkAt, ForkSession};
 use super::ledger::tx::{RequestKey, Requester};
 use super::tests::{new_session, statements};
@@ -79,7 +79,7 @@ fn migrated(name: &str) -> Option<Client> {
     let client = shard.connect_shared(Role::Writer, None).expect("connected");
     client.set_up(name, &shard.schema()).expect("a schema");
     for (_, statements) in connect::MIGRATIONS {
-        client.execute_batch(&schema::of(statements)).expect("migrated");
+        client.execute_batch(&schema::translate(statements)).expect("migrated");
     }
     Some(client)
 }
@@ -213,7 +213,7 @@ async fn an_append_takes_two_round_trips() {
     let folder = own_folder();
     let Some((store, writer)) = opened("round_trips", &folder).await else { return };
     let (session, _) =
-        store.sessions().create(Checked::own(new_session()), Requester::default()).await.expect("a session");
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
     let mut took = 0;
     // Statements are prepared at first.
     for id in ["first", "second", "third"] {
@@ -222,7 +222,7 @@ async fn an_append_takes_two_round_trips() {
         let before = round_trips(&store).await;
         store
             .history()
-            .append(session, caller, None, Checked::own((vec![entry(None)], WithAppend::default())))
+            .append(session, caller, None, CheckedInput::trusted((vec![entry(None)], AppendChanges::default())))
             .await
             .expect("appended");
         took = round_trips(&store).await - before;
@@ -242,28 +242,29 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
     let stopping = tokio_util::sync::CancellationToken::new();
     let caller = Requester::default;
     for count in [1, 50, 5_000_usize] {
-        let (session, _) = store.sessions().create(Checked::own(new_session()), caller()).await.expect("a session");
+        let (session, _) =
+            store.sessions().create(CheckedInput::trusted(new_session()), caller()).await.expect("a session");
         let ids: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
         let numbers: Vec<usize> = (0..count).collect();
         for some in numbers.chunks(50) {
             let entries = some.iter().map(|number| entry_of(*number, (count / 50).clamp(10, 100))).collect();
             store
                 .history()
-                .append(session, caller(), None, Checked::own((entries, WithAppend::default())))
+                .append(session, caller(), None, CheckedInput::trusted((entries, AppendChanges::default())))
                 .await
                 .expect("appended");
         }
         let before = round_trips(&store).await;
         let fork = ForkSession { client_id: None, at: ForkAt::Newest, title: String::new() };
-        store.sessions().fork(session, Checked::own(fork), caller()).await.expect("forked");
+        store.sessions().fork(session, CheckedInput::trusted(fork), caller()).await.expect("forked");
         let forked = round_trips(&store).await;
         // Every other one: a range is no list.
         let named: Vec<String> = ids.iter().step_by(2).take(300).cloned().collect();
-        let what = (EraseTarget::Messages(named), Checked::own("test".to_owned()), None);
+        let what = (EraseTarget::Messages(named), CheckedInput::trusted("test".to_owned()), None);
         let erasure = store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
         assert_eq!(erasure.sizes.messages, i64::try_from(count.div_ceil(2).min(300)).expect("few"));
         let erased = round_trips(&store).await;
-        let what = (EraseTarget::Session, Checked::own("test".to_owned()), None);
+        let what = (EraseTarget::Session, CheckedInput::trusted("test".to_owned()), None);
         store.erasures().erase(session, caller(), what, &stopping).await.expect("erased");
         let gone = round_trips(&store).await;
         let steps = u64::try_from(count.div_ceil(STEP)).expect("few") + 1;
@@ -283,7 +284,7 @@ async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
 fn a_transaction_that_was_given_up_is_over_when_the_next_one_begins() {
     let Some(server) = server::Server::shared() else { return };
     let shard = Shard::new(&server.url(), "given_up").expect("an address");
-    let taken = shard.take("somebody".to_owned(), std::time::Duration::from_secs(60));
+    let taken = shard.take_lease("somebody".to_owned(), std::time::Duration::from_secs(60));
     let held = taken.expect("reached").expect("taken");
     let client = held.connection().server::<Client>().expect("a client");
     client.execute_batch("create table given (number bigint)").expect("made");

@@ -223,7 +223,7 @@ impl Client {
             ("", writers),
             (pb::message_service_server::SERVICE_NAME, writers),
             (pb::session_service_server::SERVICE_NAME, writers),
-            (pb::context_service_server::SERVICE_NAME, ServingStatus::Serving),
+            (pb::view_service_server::SERVICE_NAME, ServingStatus::Serving),
             (pb::event_service_server::SERVICE_NAME, ServingStatus::Serving),
         ];
         for (service, expected) in expected {

@@ -7,11 +7,12 @@ use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::grpc;
-use longhand::grpc::Guarded;
+use longhand::grpc::GuardedServices;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{
-    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
+    ToolResult,
 };
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler};
@@ -36,7 +37,7 @@ const DATABASE: &str = "longhand.db";
 pub(super) struct Instance {
     pub(super) longhand: Longhand,
     pub(super) app: Caller,
-    pub(super) routes: Guarded,
+    pub(super) routes: GuardedServices,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
     scrub: JoinHandle<()>,
@@ -51,7 +52,7 @@ impl Instance {
         let (store, writer) = Store::open(options, clock.clone()).await?;
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let summarizers = Levels::all(Arc::new(Extractive));
+        let summarizers = Levels::same_for_all(Arc::new(Extractive));
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
@@ -250,7 +251,7 @@ fn oddities() -> Vec<NewMessage> {
     let bodies = vec![
         PartBody::Media(media(90_000)),
         PartBody::Marker(Marker { name: "here".to_owned(), text: "a marker".to_owned() }),
-        PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) }),
+        PartBody::Step(ReplyStep { finish_reason: "stop".to_owned(), usage: Some(usage) }),
         PartBody::Opaque(opaque),
         text(&"long words ".repeat(9_000)),
     ];
@@ -299,7 +300,7 @@ async fn fill(longhand: &Longhand) -> Result<()> {
     app.messages().append("s1", oddities(), None, None).await?;
     once(longhand, "edit").messages().edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
     app.messages().pin("s1", "u3").await?;
-    app.compactions().start("s1", NewCompaction::of(CompactionKind::Prune)).await?;
+    app.compactions().start("s1", NewCompaction::of_kind(CompactionKind::Prune)).await?;
     wait_for_jobs(longhand).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };

@@ -214,7 +214,7 @@ impl Decoder for Policies {
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
         let text = String::from_utf8_lossy(&input.body);
         let policy = if input.head == "whole" {
-            let Ok(policy) = presets::read(&text) else { return Ok(Outcome::Refused) };
+            let Ok(policy) = presets::read_policy(&text) else { return Ok(Outcome::Refused) };
             if !validate::validate(&policy).is_empty() {
                 return Ok(Outcome::Refused);
             }
@@ -225,8 +225,8 @@ impl Decoder for Policies {
             policy
         };
         let kept = serde_json::to_string(&policy).map_err(|error| error.to_string())?;
-        let again =
-            presets::read(&kept).map_err(|error| format!("a policy that was taken is not read again: {error}"))?;
+        let again = presets::read_policy(&kept)
+            .map_err(|error| format!("a policy that was taken is not read again: {error}"))?;
         if again != policy {
             return Err("a policy that was taken is read again as another one".to_owned());
         }

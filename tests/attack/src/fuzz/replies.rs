@@ -8,7 +8,7 @@ use longhand::interop::provider::{self, Format};
 use longhand::limits;
 use longhand::model::compaction::Level;
 use longhand::policy::Summary;
-use longhand::policy::prompt::{Expected, Scope};
+use longhand::policy::prompt::{AnswerRequirements, Scope};
 use longhand::presets;
 use longhand::scheduler::read_hook_output;
 use longhand::summarizer::ReplyReader;
@@ -208,7 +208,7 @@ impl Decoder for Replies {
             .header("content-type", words.next().unwrap_or_default())
             .body(input.body.clone());
         let Ok(response) = response else { return Ok(Outcome::Refused) };
-        let expected = Expected { rules: &self.rules, scope: Scope::History, covered_tokens: 0, words: 0 };
+        let expected = AnswerRequirements { rules: &self.rules, scope: Scope::History, covered_tokens: 0, words: 0 };
         match self.runtime.block_on(reader.read(response, &expected)) {
             Ok(text) if text.trim().is_empty() => Err("an empty summary was accepted".to_owned()),
             Ok(_) => Ok(Outcome::Taken),

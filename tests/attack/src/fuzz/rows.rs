@@ -5,8 +5,8 @@ use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use longhand::app::append::ListMessages;
-use longhand::app::context::ContextRequest;
 use longhand::app::events::{Frame, ListEvents, Start, SubscribeRequest};
+use longhand::app::views::ViewRequest;
 use longhand::app::{Caller, Error, Longhand, Reason};
 use longhand::store::SessionKey;
 use rusqlite::types::Value;
@@ -137,18 +137,18 @@ async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)
         }
         "job" => {
             note("compactions", app.compactions().list("s1", 50, "").await.map(drop));
-            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
+            note("view", app.views().get("s1", ViewRequest::default()).await.map(drop));
         }
         _ => {
-            note("context", app.views().get("s1", ContextRequest::default()).await.map(drop));
-            let as_of = ContextRequest { as_of: Some(20), ..ContextRequest::default() };
-            note("context then", app.views().get("s1", as_of).await.map(drop));
+            note("view", app.views().get("s1", ViewRequest::default()).await.map(drop));
+            let as_of = ViewRequest { as_of: Some(20), ..ViewRequest::default() };
+            note("view then", app.views().get("s1", as_of).await.map(drop));
             for reverse in [false, true] {
                 let list =
                     ListMessages { page_size: 1_000, reverse, records: true, derived: true, ..Default::default() };
                 note("messages", app.messages().list("s1", list).await.map(drop));
             }
-            note("fork", app.views().get("f1", ContextRequest::default()).await.map(drop));
+            note("fork", app.views().get("f1", ViewRequest::default()).await.map(drop));
         }
     }
     if matches!(table, "draft" | "message" | "part") {
@@ -183,10 +183,10 @@ async fn verify(longhand: &Longhand) -> Result<(), Error> {
 /// All answers of the other session, as text.
 async fn answers_of_other(app: &Caller) -> Result<String, Error> {
     let session = app.sessions().get("s2").await?;
-    let context = app.views().get("s2", ContextRequest::default()).await?;
+    let view = app.views().get("s2", ViewRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
     let messages = app.messages().list("s2", list).await?;
-    Ok(format!("{session:?} {context:?} {messages:?}"))
+    Ok(format!("{session:?} {view:?} {messages:?}"))
 }
 
 /// The first difference between two answers, with some context.

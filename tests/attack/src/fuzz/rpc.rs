@@ -31,7 +31,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Methods that may wait: for events, for a compaction, for a task, for the search index.
 const WAITING: [&str; 6] =
-    ["SubscribeEvents", "WatchSessions", "WatchRun", "GetContext", "LeaseSummaryTask", "SearchHistory"];
+    ["SubscribeEvents", "WatchSessions", "WatchRun", "GetView", "LeaseSummaryTask", "SearchHistory"];
 
 /// Elements of a list of numbers in a seed, as they are sent, and in a compressed one.
 const ELEMENTS: [usize; 2] = [10_000, 1_000_000];

@@ -29,8 +29,7 @@ pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
     }
     events(client, log, id).await;
     runs(client, log, id).await;
-    let request =
-        pb::GetContextRequest { session_id: id.to_owned(), as_of_revision: Some(newest), ..Default::default() };
+    let request = pb::GetViewRequest { session_id: id.to_owned(), as_of_revision: Some(newest), ..Default::default() };
     if let Some(view) = readers::view(client, &request).await {
         readers::check(client, id, &view).await;
     }
@@ -372,10 +371,10 @@ fn mutation_goes_on(log: &Log, seq: i64, shown: &HashSet<i64>) -> Option<i64> {
 /// P6: a snapshot is the session's state after the event that the snapshot names.
 pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot) {
     let Some(at) = log.revision_at(&snapshot.session, snapshot.head_seq) else { return };
-    let request = pb::GetContextRequest {
+    let request = pb::GetViewRequest {
         session_id: snapshot.session.clone(),
         as_of_revision: Some(at),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let Some(view) = readers::view(client, &request).await else { return };
     let is_same = view.messages == snapshot.messages;

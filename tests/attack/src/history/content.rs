@@ -314,9 +314,8 @@ pub(super) fn event(event: &pb::Event) -> (u64, u64) {
 }
 
 /// The fingerprint of a view's bytes.
-pub(super) fn view(messages: &[pb::ContextMessage], end: &pb::ContextEnd) -> u64 {
-    let mut bytes =
-        pb::ContextMessages { messages: messages.to_vec(), ..pb::ContextMessages::default() }.encode_to_vec();
+pub(super) fn view(messages: &[pb::ViewMessage], end: &pb::ViewEnd) -> u64 {
+    let mut bytes = pb::ViewMessages { messages: messages.to_vec(), ..pb::ViewMessages::default() }.encode_to_vec();
     bytes.extend(end.encode_to_vec());
     hash(&bytes)
 }

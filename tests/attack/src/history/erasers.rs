@@ -275,7 +275,7 @@ async fn look_for(
     {
         client.finding(format!("P2: {id} was erased, and is in {message:?}"));
     }
-    drop(client.ask(&pb::GetContextRequest { session_id: session.id.clone(), ..Default::default() }).await);
+    drop(client.ask(&pb::GetViewRequest { session_id: session.id.clone(), ..Default::default() }).await);
     if client.rng.random_bool(0.3) {
         drop(client.messages(&session.id, None, true).await);
     }

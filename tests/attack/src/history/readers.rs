@@ -18,7 +18,7 @@ use std::time::Duration;
 struct Held {
     revision: i64,
     hash: Vec<u8>,
-    messages: Vec<pb::ContextMessage>,
+    messages: Vec<pb::ViewMessage>,
 }
 
 /// Main loop of a reader.
@@ -44,7 +44,7 @@ pub(super) async fn run(mut client: Client, pause_ms: u64) {
 }
 
 /// Requests a view; none, with a finding, if it is refused.
-pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -> Option<View> {
+pub(super) async fn view(client: &mut Client, request: &pb::GetViewRequest) -> Option<View> {
     let newest = request.as_of_revision;
     match client.ask(request).await {
         Ok(view) => {
@@ -125,7 +125,7 @@ fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str, af
 /// Requests the current view: it must contain everything acknowledged before the request.
 async fn now(client: &mut Client, session: &Session) {
     let acknowledged = session.revision.load(Ordering::SeqCst);
-    let mut request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+    let mut request = pb::GetViewRequest { session_id: session.id.clone(), ..pb::GetViewRequest::default() };
     if client.rng.random_bool(0.1) {
         request.overflow_action = OverflowAction::Wait.into();
         request.wait_timeout = Some(prost_types::Duration { seconds: 0, nanos: 300_000_000 });
@@ -145,10 +145,10 @@ async fn now(client: &mut Client, session: &Session) {
 async fn then(client: &mut Client, session: &Session) {
     let newest = session.revision.load(Ordering::SeqCst).max(1);
     let at = client.rng.random_range(1..=newest);
-    let request = pb::GetContextRequest {
+    let request = pb::GetViewRequest {
         session_id: session.id.clone(),
         as_of_revision: Some(at),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let Some(view) = view(client, &request).await else { return };
     let after_seq = client.asked_after(&session.id);
@@ -159,11 +159,11 @@ async fn then(client: &mut Client, session: &Session) {
 /// Requests the messages that are new since the view that the client holds, and joins both.
 async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<String, Held>) {
     let known = held.get(&session.id);
-    let request = pb::GetContextRequest {
+    let request = pb::GetViewRequest {
         session_id: session.id.clone(),
         known_view_hash: known.map(|held| held.hash.clone()),
         known_revision: known.filter(|_| client.rng.random_bool(0.7)).map(|held| held.revision),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let Some(mut view) = view(client, &request).await else { return };
     let prefix = usize::try_from(view.header.known_message_count).unwrap_or(usize::MAX);
@@ -173,7 +173,7 @@ async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<S
     };
     view.messages.splice(0..0, prefix.iter().cloned());
     view.header.known_message_count = 0;
-    let pb::ContextHeader { revision, view_hash: hash, .. } = view.header.clone();
+    let pb::ViewHeader { revision, view_hash: hash, .. } = view.header.clone();
     saw(client, &session.id, &view, "put together", client.asked_after(&session.id));
     held.insert(session.id.clone(), Held { revision, hash, messages: view.messages });
 }
@@ -181,11 +181,11 @@ async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<S
 /// Requests a view shortened for one call: it must account for its messages like any other.
 async fn shortened(client: &mut Client, session: &Session) {
     let window = rewriters::window(client);
-    let request = pb::GetContextRequest {
+    let request = pb::GetViewRequest {
         session_id: session.id.clone(),
         window: Some(pb::ModelWindow { max_context_tokens: window.max_context_tokens / 3, ..window }),
         overflow_action: OverflowAction::Shorten.into(),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     if let Some(view) = view(client, &request).await {
         check(client, &session.id, &view).await;
@@ -203,10 +203,10 @@ pub(super) async fn again(client: &mut Client) -> bool {
 
 /// Requests a view again.
 pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
-    let request = pb::GetContextRequest {
+    let request = pb::GetViewRequest {
         session_id: seen.session.clone(),
         as_of_revision: Some(seen.revision),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let Some(view) = view(client, &request).await else { return false };
     count(&client.shared.record.counts.views_again);
@@ -267,7 +267,7 @@ async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb
 
 /// P8: everything that a view shortens, covers or leaves out can be read by the id in its place.
 async fn expand(client: &mut Client, session: &Session) {
-    let request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+    let request = pb::GetViewRequest { session_id: session.id.clone(), ..pb::GetViewRequest::default() };
     let Some(view) = view(client, &request).await else { return };
     let after_seq = client.asked_after(&session.id);
     let Ok(history) = client.messages(&session.id, Some(view.header.revision), false).await else { return };

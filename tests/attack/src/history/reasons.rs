@@ -142,7 +142,7 @@ pub(super) fn is_passing(reason: &str) -> bool {
 const PROTOS: [&str; 12] = [
     include_str!("../../../../proto/longhand/v1/session.proto"),
     include_str!("../../../../proto/longhand/v1/message.proto"),
-    include_str!("../../../../proto/longhand/v1/context.proto"),
+    include_str!("../../../../proto/longhand/v1/view.proto"),
     include_str!("../../../../proto/longhand/v1/compaction.proto"),
     include_str!("../../../../proto/longhand/v1/summary_task.proto"),
     include_str!("../../../../proto/longhand/v1/event.proto"),

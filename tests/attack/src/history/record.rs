@@ -240,7 +240,7 @@ pub(super) struct Snapshot {
     /// The newest event of its store included in the snapshot.
     pub(super) head_seq: i64,
     /// Its messages.
-    pub(super) messages: Vec<pb::ContextMessage>,
+    pub(super) messages: Vec<pb::ViewMessage>,
     /// The active run.
     pub(super) run: Option<String>,
     /// The prompts that wait, in order.

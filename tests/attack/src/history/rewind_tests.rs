@@ -142,10 +142,10 @@ fn a_rewind_is_in_the_mutation_of_its_request_once_and_to_where_it_was_asked() {
 #[test]
 fn a_view_that_shows_what_a_rewind_left_out_is_found() {
     let view = |ids: &[&str]| {
-        let shown = |id: &&str| pb::ContextMessage {
+        let shown = |id: &&str| pb::ViewMessage {
             message_id: (*id).to_owned(),
-            kind: pb::ContextMessageKind::Shown.into(),
-            ..pb::ContextMessage::default()
+            kind: pb::ViewMessageKind::Shown.into(),
+            ..pb::ViewMessage::default()
         };
         View { messages: ids.iter().map(shown).collect(), ..View::default() }
     };

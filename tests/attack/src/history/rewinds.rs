@@ -8,7 +8,7 @@ use super::readers;
 use super::rpc::View;
 use longhand::pb;
 use pb::event::Body;
-use pb::{ContextMessageKind, MessageKind};
+use pb::{MessageKind, ViewMessageKind};
 use rand::seq::IndexedRandom as _;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -67,7 +67,7 @@ pub(super) fn shown_in(
     positions: RangeInclusive<i64>,
     position: impl Fn(&str) -> Option<i64>,
 ) -> Option<&str> {
-    let shown = view.messages.iter().filter(|message| message.kind() == ContextMessageKind::Shown);
+    let shown = view.messages.iter().filter(|message| message.kind() == ViewMessageKind::Shown);
     let mut ids = shown.map(|message| message.message_id.as_str());
     ids.find(|id| position(id).is_some_and(|position| positions.contains(&position)))
 }
@@ -84,7 +84,7 @@ pub(super) async fn check_views(client: &mut Client, log: &Log, from: usize) {
         let last = log.own_events(&event.session_id).filter(is_of_mutation).map(|event| event.revision).max();
         let as_of_revision = Some(last.unwrap_or(event.revision));
         let session_id = event.session_id.clone();
-        let request = pb::GetContextRequest { session_id, as_of_revision, ..pb::GetContextRequest::default() };
+        let request = pb::GetViewRequest { session_id, as_of_revision, ..pb::GetViewRequest::default() };
         let Some(view) = readers::view(client, &request).await else { continue };
         let positions: HashMap<String, i64> = log.positions(&event.session_id).into_iter().collect();
         let is_written = |id: &str| matches!(log.erasures.kind(id), Some(MessageKind::Normal | MessageKind::Edit));

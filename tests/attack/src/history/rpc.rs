@@ -7,7 +7,6 @@ use pb::admin_service_client::AdminServiceClient;
 use pb::approval_service_client::ApprovalServiceClient;
 use pb::archive_service_client::ArchiveServiceClient;
 use pb::compaction_service_client::CompactionServiceClient;
-use pb::context_service_client::ContextServiceClient;
 use pb::erase_service_client::EraseServiceClient;
 use pb::event::Body;
 use pb::event_service_client::EventServiceClient;
@@ -18,6 +17,7 @@ use pb::run_service_client::RunServiceClient;
 use pb::search_service_client::SearchServiceClient;
 use pb::session_service_client::SessionServiceClient;
 use pb::summary_task_service_client::SummaryTaskServiceClient;
+use pb::view_service_client::ViewServiceClient;
 use prost::Message as _;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -126,29 +126,29 @@ rpcs! {
 #[derive(Debug, Clone, Default)]
 pub(super) struct View {
     /// The first frame.
-    pub(super) header: pb::ContextHeader,
+    pub(super) header: pb::ViewHeader,
     /// The messages, in order.
-    pub(super) messages: Vec<pb::ContextMessage>,
+    pub(super) messages: Vec<pb::ViewMessage>,
     /// The last frame.
-    pub(super) end: pb::ContextEnd,
+    pub(super) end: pb::ViewEnd,
 }
 
-impl Rpc for pb::GetContextRequest {
+impl Rpc for pb::GetViewRequest {
     type Answer = View;
-    const NAME: &'static str = "GetContext";
+    const NAME: &'static str = "GetView";
 
     fn bytes(answer: &View) -> Vec<u8> {
-        let messages = pb::ContextMessages { messages: answer.messages.clone(), ..pb::ContextMessages::default() };
+        let messages = pb::ViewMessages { messages: answer.messages.clone(), ..pb::ViewMessages::default() };
         [messages.encode_to_vec(), answer.header.encode_to_vec(), answer.end.encode_to_vec()].concat()
     }
 
     async fn send(channel: Channel, request: Request<Self>) -> Result<View, Status> {
-        let mut client = ContextServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let mut frames = client.get_context(request).await?.into_inner();
+        let mut client = ViewServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut frames = client.get_view(request).await?.into_inner();
         let mut view = View::default();
         let (mut begun, mut ended) = (false, false);
         while let Some(response) = frames.message().await? {
-            use pb::get_context_response::Frame;
+            use pb::get_view_response::Frame;
             match response.frame {
                 Some(Frame::Header(header)) if !begun => (view.header, begun) = (header, true),
                 Some(Frame::Messages(messages)) if begun && !ended => view.messages.extend(messages.messages),

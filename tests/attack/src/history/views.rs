@@ -3,11 +3,11 @@
 use super::rpc::View;
 use longhand::pb;
 use pb::part::Body;
-use pb::{ContextMessageKind, MessageKind, Role};
+use pb::{MessageKind, Role, ViewMessageKind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The body of a part in a view.
-fn body(part: &pb::ContextPart) -> Option<&Body> {
+fn body(part: &pb::ViewPart) -> Option<&Body> {
     part.part.as_ref().and_then(|part| part.body.as_ref())
 }
 
@@ -93,10 +93,10 @@ fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
 /// account for.
 pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, Vec<pb::Message>) {
     let mut found = Vec::new();
-    let own = || view.messages.iter().filter(|message| message.kind() != ContextMessageKind::Retrieved);
+    let own = || view.messages.iter().filter(|message| message.kind() != ViewMessageKind::Retrieved);
     let shown: HashSet<&str> = own().map(|message| message.message_id.as_str()).collect();
     let mut parts: HashMap<&str, usize> = HashMap::new();
-    for message in own().filter(|message| message.kind() == ContextMessageKind::Shown) {
+    for message in own().filter(|message| message.kind() == ViewMessageKind::Shown) {
         for part in message.parts.iter().filter_map(|part| part.part.as_ref()) {
             *parts.entry(&part.part_id).or_default() += 1;
         }
@@ -143,9 +143,7 @@ pub(super) fn originals(view: &View, history: &[pb::Message]) -> Vec<String> {
     let parts: BTreeMap<&str, &pb::Part> =
         history.iter().flat_map(|message| &message.parts).map(|part| (part.part_id.as_str(), part)).collect();
     let mut found = Vec::new();
-    for part in
-        view.messages.iter().filter(|message| message.kind() == ContextMessageKind::Shown).flat_map(|m| &m.parts)
-    {
+    for part in view.messages.iter().filter(|message| message.kind() == ViewMessageKind::Shown).flat_map(|m| &m.parts) {
         let Some(shown) = part.part.as_ref().filter(|_| part.shortening == 0) else { continue };
         let Some(original) = parts.get(shown.part_id.as_str()) else { continue };
         let is_shown_as_text =

@@ -158,7 +158,7 @@ async fn request(client: &mut Client, session: &Session) {
 async fn usage(client: &mut Client, session: &Session) -> pb::Finish {
     let mut finish = pb::Finish { reason: FinishReason::Stop.into(), ..pb::Finish::default() };
     if client.rng.random_bool(0.5) {
-        let asked = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+        let asked = pb::GetViewRequest { session_id: session.id.clone(), ..pb::GetViewRequest::default() };
         if let Ok(view) = client.ask(&asked).await {
             finish.view_token = Some(view.header.view_token);
         }

@@ -3,11 +3,11 @@
 use crate::daemon::connect;
 use anyhow::Result;
 use longhand::pb;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use longhand::pb::subscribe_events_response::Frame;
+use longhand::pb::view_service_client::ViewServiceClient;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -154,8 +154,8 @@ impl Session {
         }
         timings.took.push(began.elapsed());
         let began = Instant::now();
-        let request = pb::GetContextRequest { session_id: self.id.clone(), ..Default::default() };
-        let mut view = ContextServiceClient::new(channel.clone()).get_context(request).await?.into_inner();
+        let request = pb::GetViewRequest { session_id: self.id.clone(), ..Default::default() };
+        let mut view = ViewServiceClient::new(channel.clone()).get_view(request).await?.into_inner();
         while view.message().await?.is_some() {}
         timings.took.push(began.elapsed());
         self.messages += 1;

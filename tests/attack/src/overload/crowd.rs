@@ -7,10 +7,10 @@ use crate::daemon::connect;
 use anyhow::{Context as _, Result};
 use longhand::pb;
 use longhand::pb::access_service_client::AccessServiceClient;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::search_service_client::SearchServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::view_service_client::ViewServiceClient;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -48,8 +48,8 @@ impl Member {
                 MessageServiceClient::new(channel).append_messages(request).await.map(drop)
             }
             1 => {
-                let request = self.request(pb::GetContextRequest { session_id, ..Default::default() });
-                let mut view = ContextServiceClient::new(channel).get_context(request).await?.into_inner();
+                let request = self.request(pb::GetViewRequest { session_id, ..Default::default() });
+                let mut view = ViewServiceClient::new(channel).get_view(request).await?.into_inner();
                 while view.message().await?.is_some() {}
                 Ok(())
             }

@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use longhand::pb;
 use longhand::pb::admin_service_client::AdminServiceClient;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use longhand::pb::subscribe_events_request::Start;
+use longhand::pb::view_service_client::ViewServiceClient;
 use rustix::process::{Resource, Rlimit, prlimit};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -213,7 +213,7 @@ async fn ends(calls: Vec<Call>, counts: &mut Counts) -> Result<()> {
     for call in calls {
         ending.spawn(async move {
             let mut answer: Answer = call.answer().await?;
-            answer.rest::<pb::GetContextResponse>().await.map(|(_, end)| end)
+            answer.rest::<pb::GetViewResponse>().await.map(|(_, end)| end)
         });
     }
     while let Some(ended) = soon("an answer to end", ending.join_next()).await? {
@@ -302,11 +302,11 @@ async fn unread_streams(target: &Target) -> Result<Committed> {
 }
 
 async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
-    let request = pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() };
+    let request = pb::GetViewRequest { session_id: session.to_owned(), ..Default::default() };
     let (mut clients, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..target.scale.views.0 {
         let mut client = RawClient::connect(target.daemon.socket(), Windows::NONE).await?;
-        calls.push(client.call("ContextService/GetContext", &request).await?);
+        calls.push(client.call("ViewService/GetView", &request).await?);
         clients.push(client);
     }
     let is_counted = async {
@@ -319,8 +319,8 @@ async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
     let known = |what: &&String| [CLOSED, "READER_STALLED", "TOO_MANY_VIEWS"].contains(&what.as_str());
     broken.extend(answers.keys().filter(|what| !known(what)).cloned());
     // A client that reads gets the whole view.
-    let mut contexts = ContextServiceClient::new(connect(target.daemon.socket())).max_decoding_message_size(1 << 27);
-    let mut view = soon("a view", contexts.get_context(request)).await??.into_inner();
+    let mut views = ViewServiceClient::new(connect(target.daemon.socket())).max_decoding_message_size(1 << 27);
+    let mut view = soon("a view", views.get_view(request)).await??.into_inner();
     let mut bytes = 0;
     while let Some(frame) = soon("a frame", view.message()).await?? {
         bytes += prost::Message::encoded_len(&frame);
@@ -425,8 +425,8 @@ async fn deep_json(target: &Target, session: &str) -> Result<Committed> {
     let known = ["taken", "INVALID_FIELD", "POLICY_INVALID", "LIMIT_EXCEEDED"];
     broken.extend(answers.keys().filter(|what| !known.contains(&what.as_str())).cloned());
     // Everything accepted can be read.
-    let request = pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() };
-    let mut view = soon("a view", ContextServiceClient::new(channel).get_context(request)).await??.into_inner();
+    let request = pb::GetViewRequest { session_id: session.to_owned(), ..Default::default() };
+    let mut view = soon("a view", ViewServiceClient::new(channel).get_view(request)).await??.into_inner();
     while soon("a frame", view.message()).await??.is_some() {}
     Ok((tried, answers, broken))
 }

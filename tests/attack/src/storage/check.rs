@@ -6,7 +6,7 @@ use super::running::{Running, panics, soon};
 use crate::vfs::scratch;
 use anyhow::{Context as _, Result};
 use longhand::app::append::ListMessages;
-use longhand::app::context::ContextRequest;
+use longhand::app::views::ViewRequest;
 use longhand::app::{Caller, Durability, Reason};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
@@ -196,12 +196,12 @@ impl Check<'_> {
             if self.promise == Promise::Beginning && seen.revision > left {
                 continue;
             }
-            let at = ContextRequest { as_of: Some(seen.revision), ..ContextRequest::default() };
+            let at = ViewRequest { as_of: Some(seen.revision), ..ViewRequest::default() };
             let name = format!("the view of {} at {}", seen.session, seen.revision);
             match soon("a view", app.views().get(&seen.session, at)).await? {
-                Ok(context) if context.hash == seen.hash => {}
-                Ok(context) => {
-                    let (was, is) = (&seen.messages, &context.messages);
+                Ok(view) if view.hash == seen.hash => {}
+                Ok(view) => {
+                    let (was, is) = (&seen.messages, &view.messages);
                     let same = was.iter().zip(is).take_while(|(was, is)| was == is).count();
                     let (was, is) = (was.get(same), is.get(same));
                     self.found(format!("{name} is not what it was: {is:?} at {same} in place of {was:?}"));
@@ -210,9 +210,9 @@ impl Check<'_> {
             }
         }
         for session in self.sessions() {
-            let now = soon("a view", app.views().get(&session, ContextRequest::default())).await?;
+            let now = soon("a view", app.views().get(&session, ViewRequest::default())).await?;
             let Ok(now) = now else { continue };
-            let at = ContextRequest { as_of: Some(now.revision), ..ContextRequest::default() };
+            let at = ViewRequest { as_of: Some(now.revision), ..ViewRequest::default() };
             let then = soon("a view", app.views().get(&session, at)).await?;
             if then.map(|then| then.hash).ok() != Some(now.hash) {
                 self.found(format!("the view of {session} is not that of its newest revision"));

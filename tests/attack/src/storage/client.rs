@@ -5,8 +5,8 @@ use crate::vfs::Disk;
 use anyhow::Result;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::{NewCompaction, NewSummary};
-use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::views::{ServedView, ViewRequest};
 use longhand::app::{Caller, Error, Longhand, Reason, RequestKey};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
@@ -156,9 +156,9 @@ impl Client {
 
     /// Reads a view and records it; false, without a record, if the read fails.
     pub async fn read_view(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
-        let read = running.app.views().get(session, ContextRequest::default());
-        let Ok(context) = soon("a view", read).await? else { return Ok(false) };
-        let Context { revision, hash, messages, .. } = context;
+        let read = running.app.views().get(session, ViewRequest::default());
+        let Ok(view) = soon("a view", read).await? else { return Ok(false) };
+        let ServedView { revision, hash, messages, .. } = view;
         self.views.push(Seen { session: session.to_owned(), revision, hash, messages, moment: disk.moment() });
         Ok(true)
     }
@@ -269,7 +269,7 @@ pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer,
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = caller.compactions().start(session, NewCompaction::of(*kind)).await?.answer;
+            let (compaction, _) = caller.compactions().start(session, NewCompaction::of_kind(*kind)).await?.answer;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {

@@ -48,7 +48,8 @@ impl Running {
         let stopping = CancellationToken::new();
         let options =
             scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1), ..scheduler::Options::default() };
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), options);
+        let scheduler =
+            Scheduler::new(store.clone(), clock.clone(), Levels::same_for_all(Arc::new(Extractive)), options);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),

@@ -2,12 +2,12 @@
 
 use longhand::pb;
 use longhand::pb::admin_service_client::AdminServiceClient;
-use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use longhand::pb::subscribe_events_request::Start;
 use longhand::pb::subscribe_events_response::Frame;
+use longhand::pb::view_service_client::ViewServiceClient;
 use longhand_attack::daemon::{Daemon, connect};
 use longhand_attack::overload::{self, Fault, Scale};
 use longhand_attack::raw::{RawClient, Windows, framed};
@@ -53,14 +53,14 @@ impl Good {
     async fn works(&self) {
         self.append("on it").await;
         self.info().await;
-        let request = pb::GetContextRequest { session_id: self.session.clone(), ..Default::default() };
-        let mut contexts = ContextServiceClient::new(self.channel.clone());
+        let request = pb::GetViewRequest { session_id: self.session.clone(), ..Default::default() };
+        let mut views = ViewServiceClient::new(self.channel.clone());
         let view = async {
-            let mut frames = contexts.get_context(request).await?.into_inner();
+            let mut frames = views.get_view(request).await?.into_inner();
             while frames.message().await?.is_some() {}
             Ok::<_, tonic::Status>(())
         };
-        soon("GetContext", view).await.expect("a view");
+        soon("GetView", view).await.expect("a view");
     }
 
     async fn info(&self) -> pb::GetServerInfoResponse {
@@ -236,11 +236,11 @@ async fn a_client_without_a_window_is_disconnected() {
     let good = Good::new(&daemon).await;
     good.append("something").await;
     let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
-    let view = pb::GetContextRequest { session_id: good.session.clone(), ..Default::default() };
+    let view = pb::GetViewRequest { session_id: good.session.clone(), ..Default::default() };
     let page = pb::ListMessagesRequest { session_id: good.session.clone(), ..Default::default() };
     let calls = [
         raw.call("EventService/SubscribeEvents", &from_the_beginning()).await.expect("a call"),
-        raw.call("ContextService/GetContext", &view).await.expect("a call"),
+        raw.call("ViewService/GetView", &view).await.expect("a call"),
         raw.call("MessageService/ListMessages", &page).await.expect("a call"),
     ];
     for call in calls {
@@ -321,12 +321,12 @@ async fn a_view_that_waits_for_its_client_is_counted_however_small_it_is() {
     let bytes = 3_000_000;
     good.append(&"x".repeat(bytes)).await;
     let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
-    let view = pb::GetContextRequest { session_id: good.session.clone(), ..Default::default() };
+    let view = pb::GetViewRequest { session_id: good.session.clone(), ..Default::default() };
     let session_ids = vec![good.session.clone()];
     let snapshot = pb::SubscribeEventsRequest { start: Some(Start::Snapshot(true)), session_ids, ..Default::default() };
     let mut unread = Vec::new();
     for _ in 0..3 {
-        unread.push(raw.call("ContextService/GetContext", &view).await.expect("a call"));
+        unread.push(raw.call("ViewService/GetView", &view).await.expect("a call"));
         unread.push(raw.call("EventService/SubscribeEvents", &snapshot).await.expect("a call"));
     }
     let all = i64::try_from(6 * bytes).expect("a number");

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         ApprovalServiceAsyncStub,
         ArchiveServiceAsyncStub,
         CompactionServiceAsyncStub,
-        ContextServiceAsyncStub,
         EraseServiceAsyncStub,
         EventServiceAsyncStub,
         MessageServiceAsyncStub,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         SearchServiceAsyncStub,
         SessionServiceAsyncStub,
         SummaryTaskServiceAsyncStub,
+        ViewServiceAsyncStub,
     )
 
 __all__ = ["Client", "connect"]
@@ -538,7 +538,7 @@ class Stubs:
         services: Any = v1
         self.sessions: SessionServiceAsyncStub = services.SessionServiceStub(channel)
         self.messages: MessageServiceAsyncStub = services.MessageServiceStub(channel)
-        self.contexts: ContextServiceAsyncStub = services.ContextServiceStub(channel)
+        self.views: ViewServiceAsyncStub = services.ViewServiceStub(channel)
         self.runs: RunServiceAsyncStub = services.RunServiceStub(channel)
         self.prompts: PromptServiceAsyncStub = services.PromptServiceStub(channel)
         self.approvals: ApprovalServiceAsyncStub = services.ApprovalServiceStub(channel)

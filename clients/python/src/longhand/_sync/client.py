@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         ApprovalServiceStub,
         ArchiveServiceStub,
         CompactionServiceStub,
-        ContextServiceStub,
         EraseServiceStub,
         EventServiceStub,
         MessageServiceStub,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         SearchServiceStub,
         SessionServiceStub,
         SummaryTaskServiceStub,
+        ViewServiceStub,
     )
 
 __all__ = ["Client", "connect"]
@@ -539,7 +539,7 @@ class Stubs:
         services: Any = v1
         self.sessions: SessionServiceStub = services.SessionServiceStub(channel)
         self.messages: MessageServiceStub = services.MessageServiceStub(channel)
-        self.contexts: ContextServiceStub = services.ContextServiceStub(channel)
+        self.views: ViewServiceStub = services.ViewServiceStub(channel)
         self.runs: RunServiceStub = services.RunServiceStub(channel)
         self.prompts: PromptServiceStub = services.PromptServiceStub(channel)
         self.approvals: ApprovalServiceStub = services.ApprovalServiceStub(channel)

@@ -43,11 +43,11 @@ class View:
     """What a model should see now."""
 
     #: Its facts: revision, tokens, whether it fits.
-    header: v1.ContextHeader
+    header: v1.ViewHeader
     #: Its messages, in order.
-    messages: Sequence[v1.ContextMessage]
+    messages: Sequence[v1.ViewMessage]
     #: What it does not show, and why.
-    end: v1.ContextEnd
+    end: v1.ViewEnd
     #: The number of messages that the daemon did not send again.
     known_count: int = 0
 
@@ -73,7 +73,7 @@ class FormattedView:
     """What a model should see now, as the messages of a provider's request."""
 
     #: Its facts: revision, tokens, whether it fits.
-    header: v1.ContextHeader
+    header: v1.ViewHeader
     #: Its messages, as JSON has them; not to be changed.
     messages: Sequence[Any]
     #: For each of them the ids of the stored messages that it shows.
@@ -81,7 +81,7 @@ class FormattedView:
     #: What a request has apart from its messages: Anthropic's `system`, Gemini's `systemInstruction`; else None.
     system: Any
     #: What it does not show, and why, also what the format has no use for.
-    end: v1.ContextEnd
+    end: v1.ViewEnd
     #: The number of messages that the daemon did not send again.
     known_count: int = 0
 
@@ -345,7 +345,7 @@ class Session:
         The daemon sends only what is not in the newest view that this object has.
         """
         known = self._view if as_of_revision is None else None
-        request = v1.GetContextRequest(
+        request = v1.GetViewRequest(
             session_id=self.id,
             as_of_revision=as_of_revision,
             window=model_window(window),
@@ -376,7 +376,7 @@ class Session:
         stands for it, and `end.left_out_parts` names it.
         """
         known = self._formatted.get((format, degrade)) if as_of_revision is None else None
-        request = v1.GetContextRequest(
+        request = v1.GetViewRequest(
             session_id=self.id,
             format=_FORMATS[format],
             degrade=degrade,
@@ -401,8 +401,8 @@ class Session:
         return view
 
     def _frames_of_view(
-        self, request: v1.GetContextRequest, known: Sequence[Any]
-    ) -> tuple[v1.ContextHeader, list[Any], v1.ContextEnd, int]:
+        self, request: v1.GetViewRequest, known: Sequence[Any]
+    ) -> tuple[v1.ViewHeader, list[Any], v1.ViewEnd, int]:
         attempts = self.client.attempts(waits(request))
         while True:
             try:
@@ -415,12 +415,12 @@ class Session:
             _io.sleep(wait)
 
     def _read_view(
-        self, request: v1.GetContextRequest, known: Sequence[Any], timeout: float | None
-    ) -> tuple[v1.ContextHeader, list[Any], v1.ContextEnd, int]:
-        header, end = v1.ContextHeader(), v1.ContextEnd()
+        self, request: v1.GetViewRequest, known: Sequence[Any], timeout: float | None
+    ) -> tuple[v1.ViewHeader, list[Any], v1.ViewEnd, int]:
+        header, end = v1.ViewHeader(), v1.ViewEnd()
         messages: list[Any] = []
         headers = self.client.headers(self.metadata)
-        call: Any = self.client.stubs.contexts.GetContext(request, metadata=headers, timeout=timeout)
+        call: Any = self.client.stubs.views.GetView(request, metadata=headers, timeout=timeout)
         for frame in call:
             kind = frame.WhichOneof("frame")
             if kind == "header":
@@ -559,7 +559,7 @@ class Session:
         """
         return Run(self, take_prompt=take_prompt, lease_seconds=lease_seconds)
 
-    def activity(self) -> v1.GetRunResponse:
+    def get_run(self) -> v1.GetRunResponse:
         """What happens in the session: its newest run, and what that waits for."""
         return self._call(self.client.stubs.runs.GetRun, v1.GetRunRequest(session_id=self.id))
 
@@ -720,7 +720,7 @@ def _joined(answers: Sequence[v1.AppendMessagesResponse]) -> v1.AppendMessagesRe
     return joined
 
 
-def waits(request: v1.GetContextRequest) -> float:
+def waits(request: v1.GetViewRequest) -> float:
     """The time that a view has the daemon wait for compactions, in seconds."""
     asked = request.wait_timeout.ToNanoseconds() / 1e9
     return (asked or _WAIT_SECONDS) if request.overflow_action == v1.OVERFLOW_ACTION_WAIT else 0.0

@@ -5,7 +5,6 @@ from longhand.v1.admin_pb2 import *  # noqa: F403
 from longhand.v1.approval_pb2 import *  # noqa: F403
 from longhand.v1.archive_pb2 import *  # noqa: F403
 from longhand.v1.compaction_pb2 import *  # noqa: F403
-from longhand.v1.context_pb2 import *  # noqa: F403
 from longhand.v1.erase_pb2 import *  # noqa: F403
 from longhand.v1.event_pb2 import *  # noqa: F403
 from longhand.v1.message_pb2 import *  # noqa: F403
@@ -15,12 +14,12 @@ from longhand.v1.run_pb2 import *  # noqa: F403
 from longhand.v1.search_pb2 import *  # noqa: F403
 from longhand.v1.session_pb2 import *  # noqa: F403
 from longhand.v1.summary_task_pb2 import *  # noqa: F403
+from longhand.v1.view_pb2 import *  # noqa: F403
 from longhand.v1.access_pb2_grpc import *  # noqa: F403
 from longhand.v1.admin_pb2_grpc import *  # noqa: F403
 from longhand.v1.approval_pb2_grpc import *  # noqa: F403
 from longhand.v1.archive_pb2_grpc import *  # noqa: F403
 from longhand.v1.compaction_pb2_grpc import *  # noqa: F403
-from longhand.v1.context_pb2_grpc import *  # noqa: F403
 from longhand.v1.erase_pb2_grpc import *  # noqa: F403
 from longhand.v1.event_pb2_grpc import *  # noqa: F403
 from longhand.v1.message_pb2_grpc import *  # noqa: F403
@@ -29,3 +28,4 @@ from longhand.v1.run_pb2_grpc import *  # noqa: F403
 from longhand.v1.search_pb2_grpc import *  # noqa: F403
 from longhand.v1.session_pb2_grpc import *  # noqa: F403
 from longhand.v1.summary_task_pb2_grpc import *  # noqa: F403
+from longhand.v1.view_pb2_grpc import *  # noqa: F403

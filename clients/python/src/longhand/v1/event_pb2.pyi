@@ -13,11 +13,11 @@ import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import longhand.v1.approval_pb2
 import longhand.v1.compaction_pb2
-import longhand.v1.context_pb2
 import longhand.v1.message_pb2
 import longhand.v1.prompt_pb2
 import longhand.v1.run_pb2
 import longhand.v1.session_pb2
+import longhand.v1.view_pb2
 import sys
 import typing
 
@@ -1865,7 +1865,7 @@ class SnapshotItem(google.protobuf.message.Message):
         """
 
     @property
-    def message(self) -> longhand.v1.context_pb2.ContextMessage:
+    def message(self) -> longhand.v1.view_pb2.ViewMessage:
         """A message of the view, in order."""
 
     @property
@@ -1888,7 +1888,7 @@ class SnapshotItem(google.protobuf.message.Message):
         self,
         *,
         session: longhand.v1.session_pb2.Session | None = ...,
-        message: longhand.v1.context_pb2.ContextMessage | None = ...,
+        message: longhand.v1.view_pb2.ViewMessage | None = ...,
         open_message: global___OpenMessage | None = ...,
         run: longhand.v1.run_pb2.Run | None = ...,
         prompt: longhand.v1.prompt_pb2.Prompt | None = ...,

@@ -31,9 +31,9 @@ class _MessageStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     MESSAGE_STATE_UNSPECIFIED: _MessageState.ValueType  # 0
     """Not known: a row of the store that it follows from is damaged. The message itself is whole."""
     MESSAGE_STATE_ACTIVE: _MessageState.ValueType  # 1
-    """The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
+    """The view shows it, whole or shortened; or nothing of it is left to show, as GetView states with OMIT_REASON_EMPTY.
     A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
-    views for other providers show: ContextEnd.provider_compaction names it.
+    views for other providers show: ViewEnd.provider_compaction names it.
     """
     MESSAGE_STATE_REWOUND: _MessageState.ValueType  # 2
     """A rewind left it out of the conversation."""
@@ -64,9 +64,9 @@ class MessageState(_MessageState, metaclass=_MessageStateEnumTypeWrapper):
 MESSAGE_STATE_UNSPECIFIED: MessageState.ValueType  # 0
 """Not known: a row of the store that it follows from is damaged. The message itself is whole."""
 MESSAGE_STATE_ACTIVE: MessageState.ValueType  # 1
-"""The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
+"""The view shows it, whole or shortened; or nothing of it is left to show, as GetView states with OMIT_REASON_EMPTY.
 A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
-views for other providers show: ContextEnd.provider_compaction names it.
+views for other providers show: ViewEnd.provider_compaction names it.
 """
 MESSAGE_STATE_REWOUND: MessageState.ValueType  # 2
 """A rewind left it out of the conversation."""
@@ -969,7 +969,7 @@ class Finish(google.protobuf.message.Message):
     detail: builtins.str
     """The provider's own text for the reason or the error, up to 64 KiB."""
     view_token: builtins.str
-    """In requests, the token of the view that the reply answers, from GetContext's header, up to 512 bytes. It ties the
+    """In requests, the token of the view that the reply answers, from GetView's header, up to 512 bytes. It ties the
     usage to that view: messages added after the view are estimated on top, and usage of a view that was shortened for
     a call never counts. Usage without a token counts until the session's view first changes by anything but appends. A
     session accepts tokens of its own views. A fork also accepts tokens of its ancestors' views at revisions that both
@@ -1045,7 +1045,7 @@ class ContextUsage(google.protobuf.message.Message):
     context_tokens: builtins.int
     """Tokens of a request with the view: trusted usage plus the policy's estimate of the messages added after it; without
     trusted usage, the estimate plus the window's overhead. Unset for a session that is not in the daemon's memory and
-    has grown by more than 256 KiB, because an append never waits for its history to be read. GetContext always has it.
+    has grown by more than 256 KiB, because an append never waits for its history to be read. GetView always has it.
     """
     window_tokens: builtins.int
     """The window that `context_tokens` is compared with, in tokens: the window that the request names, else the session's

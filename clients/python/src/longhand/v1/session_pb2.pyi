@@ -358,29 +358,29 @@ SESSION_ORDER_LAST_CHANGED_LAST: SessionOrder.ValueType  # 4
 """By last change, the one that changed last at the end."""
 global___SessionOrder = SessionOrder
 
-class _SessionView:
+class _SessionDetail:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
 
-class _SessionViewEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SessionView.ValueType], builtins.type):
+class _SessionDetailEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SessionDetail.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    SESSION_VIEW_UNSPECIFIED: _SessionView.ValueType  # 0
+    SESSION_DETAIL_UNSPECIFIED: _SessionDetail.ValueType  # 0
     """Not given."""
-    SESSION_VIEW_BASIC: _SessionView.ValueType  # 1
+    SESSION_DETAIL_BASIC: _SessionDetail.ValueType  # 1
     """Everything but their policies."""
-    SESSION_VIEW_FULL: _SessionView.ValueType  # 2
+    SESSION_DETAIL_FULL: _SessionDetail.ValueType  # 2
     """Everything."""
 
-class SessionView(_SessionView, metaclass=_SessionViewEnumTypeWrapper):
+class SessionDetail(_SessionDetail, metaclass=_SessionDetailEnumTypeWrapper):
     """What the sessions of a list have. New values may appear."""
 
-SESSION_VIEW_UNSPECIFIED: SessionView.ValueType  # 0
+SESSION_DETAIL_UNSPECIFIED: SessionDetail.ValueType  # 0
 """Not given."""
-SESSION_VIEW_BASIC: SessionView.ValueType  # 1
+SESSION_DETAIL_BASIC: SessionDetail.ValueType  # 1
 """Everything but their policies."""
-SESSION_VIEW_FULL: SessionView.ValueType  # 2
+SESSION_DETAIL_FULL: SessionDetail.ValueType  # 2
 """Everything."""
-global___SessionView = SessionView
+global___SessionDetail = SessionDetail
 
 class _Durability:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -914,7 +914,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     @property
     def over_window(self) -> global___OverWindow:
         """Reason why its view exceeds its window. Unset if it fits, and if the session is not in the daemon's memory and has
-        more than 256 KiB; GetContext always has it.
+        more than 256 KiB; GetView always has it.
         """
 
     @property
@@ -933,7 +933,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     @property
     def provider_compaction(self) -> global___ProviderCompaction:
         """The provider's own compaction that the view begins with. Unset without one, and if the session is not in the daemon's
-        memory and has more than 256 KiB; GetContext always has it.
+        memory and has more than 256 KiB; GetView always has it.
         """
 
     def __init__(
@@ -1101,7 +1101,7 @@ class ListSessionsRequest(google.protobuf.message.Message):
     INCLUDE_ARCHIVED_FIELD_NUMBER: builtins.int
     FILTER_FIELD_NUMBER: builtins.int
     ORDER_FIELD_NUMBER: builtins.int
-    VIEW_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
     INCLUDE_PAGE_TOKENS_FIELD_NUMBER: builtins.int
     page_size: builtins.int
     """Maximum number of sessions; 0 for 50; values above 1000 count as 1000. Large sessions and policies can make a page
@@ -1115,7 +1115,7 @@ class ListSessionsRequest(google.protobuf.message.Message):
     """Includes archived sessions."""
     order: global___SessionOrder.ValueType
     """The order; newest first if unset."""
-    view: global___SessionView.ValueType
+    detail: global___SessionDetail.ValueType
     """What each session has; all but its policy if unset."""
     include_page_tokens: builtins.bool
     """Includes, with each session, the token of a page that begins behind it."""
@@ -1132,11 +1132,11 @@ class ListSessionsRequest(google.protobuf.message.Message):
         include_archived: builtins.bool = ...,
         filter: global___SessionFilter | None = ...,
         order: global___SessionOrder.ValueType = ...,
-        view: global___SessionView.ValueType = ...,
+        detail: global___SessionDetail.ValueType = ...,
         include_page_tokens: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "filter", b"filter", "parent_session_id", b"parent_session_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "filter", b"filter", "include_archived", b"include_archived", "include_page_tokens", b"include_page_tokens", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "parent_session_id", b"parent_session_id", "view", b"view"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_parent_session_id", b"_parent_session_id", "detail", b"detail", "filter", b"filter", "include_archived", b"include_archived", "include_page_tokens", b"include_page_tokens", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "parent_session_id", b"parent_session_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_parent_session_id", b"_parent_session_id"]) -> typing.Literal["parent_session_id"] | None: ...
 
 global___ListSessionsRequest = ListSessionsRequest

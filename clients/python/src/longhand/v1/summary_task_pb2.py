@@ -25,13 +25,12 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from longhand.v1 import compaction_pb2 as longhand_dot_v1_dot_compaction__pb2
-from longhand.v1 import context_pb2 as longhand_dot_v1_dot_context__pb2
 from longhand.v1 import message_pb2 as longhand_dot_v1_dot_message__pb2
 from longhand.v1 import options_pb2 as longhand_dot_v1_dot_options__pb2
 from longhand.v1 import session_pb2 as longhand_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1elonghand/v1/summary_task.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1clonghand/v1/compaction.proto\x1a\x19longhand/v1/context.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xf4\x03\n\x0bSummaryTask\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x05level\x18\x03 \x01(\x0e\x32\x1c.longhand.v1.CompactionLevel\x12/\n\x07trigger\x18\x04 \x01(\x0e\x32\x1e.longhand.v1.CompactionTrigger\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x15\n\rbase_revision\x18\x06 \x01(\x03\x12\x15\n\rwindow_tokens\x18\x07 \x01(\x03\x12\x32\n\x0e\x63overed_ranges\x18\x08 \x03(\x0b\x32\x1a.longhand.v1.RevisionRange\x12\"\n\x15tail_start_message_id\x18\t \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x14retained_message_ids\x18\n \x03(\t\x12\x0e\n\x06system\x18\x0b \x01(\t\x12\x0e\n\x06prompt\x18\x0c \x01(\t\x12\x1a\n\x12max_summary_tokens\x18\r \x01(\x03\x12\x14\n\x0cinstructions\x18\x0e \x01(\t\x12\x19\n\x0c\x64\x65tails_json\x18\x0f \x01(\tH\x01\x88\x01\x01\x12\x0f\n\x07\x63hecked\x18\x10 \x01(\x08\x42\x18\n\x16_tail_start_message_idB\x0f\n\r_details_json\"\xe2\x01\n\x17LeaseSummaryTaskRequest\x12\x19\n\x0bsession_ids\x18\x01 \x03(\tB\x04\x90\xb5\x18\x64\x12\x32\n\x06levels\x18\x02 \x03(\x0e\x32\x1c.longhand.v1.CompactionLevelB\x04\x90\xb5\x18\x10\x12/\n\x0cwait_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rlease_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rwindow_tokens\x18\x05 \x01(\x03\"\x8b\x01\n\x18LeaseSummaryTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.longhand.v1.SummaryTask\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x32\n\x0elease_end_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"x\n\x18\x45xtendSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x30\n\rlease_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"O\n\x19\x45xtendSummaryTaskResponse\x12\x32\n\x0elease_end_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd0\x02\n\x16\x45\x64itSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x15tail_start_message_id\x18\x04 \x01(\tH\x01\x88\x01\x01\x12/\n\x08retained\x18\x05 \x01(\x0b\x32\x1d.longhand.v1.RetainedMessages\x12\x19\n\x0cinstructions\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x19\n\x0c\x64\x65tails_json\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x15\n\rwindow_tokens\x18\x08 \x01(\x03\x42\x10\n\x0e_base_revisionB\x18\n\x16_tail_start_message_idB\x0f\n\r_instructionsB\x0f\n\r_details_json\".\n\x10RetainedMessages\x12\x1a\n\x0bmessage_ids\x18\x01 \x03(\tB\x05\x90\xb5\x18\x80\x04\"v\n\x17\x45\x64itSummaryTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.longhand.v1.SummaryTask\x12\x33\n\x0fsecret_findings\x18\x02 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x98\x01\n\x17\x43heckSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x15\n\rwindow_tokens\x18\x05 \x01(\x03\x42\x10\n\x0e_base_revision\":\n\x18\x43heckSummaryTaskResponse\x12\x0e\n\x06system\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\t\"\xf3\x01\n\x1a\x43ompleteSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12)\n\x06reason\x18\x06 \x01(\x0e\x32\x19.longhand.v1.FinishReason\x12!\n\x05usage\x18\x07 \x01(\x0b\x32\x12.longhand.v1.Usage\x12\x10\n\x08supplied\x18\x08 \x01(\x08\x42\x10\n\x0e_base_revision\"\x7f\n\x1b\x43ompleteSummaryTaskResponse\x12+\n\ncompaction\x18\x01 \x01(\x0b\x32\x17.longhand.v1.Compaction\x12\x33\n\x0fsecret_findings\x18\x02 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"v\n\x16\x46\x61ilSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x03 \x01(\x0e\x32\x1f.longhand.v1.SummaryTaskFailure\"\x19\n\x17\x46\x61ilSummaryTaskResponse\"v\n\x1a\x44\x65legateSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_base_revision\"\x1d\n\x1b\x44\x65legateSummaryTaskResponse*\x82\x01\n\x12SummaryTaskFailure\x12$\n SUMMARY_TASK_FAILURE_UNSPECIFIED\x10\x00\x12\"\n\x1eSUMMARY_TASK_FAILURE_TRANSIENT\x10\x01\x12\"\n\x1eSUMMARY_TASK_FAILURE_PERMANENT\x10\x02\x32\xf4\x05\n\x12SummaryTaskService\x12\x65\n\x10LeaseSummaryTask\x12$.longhand.v1.LeaseSummaryTaskRequest\x1a%.longhand.v1.LeaseSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12h\n\x11\x45xtendSummaryTask\x12%.longhand.v1.ExtendSummaryTaskRequest\x1a&.longhand.v1.ExtendSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x62\n\x0f\x45\x64itSummaryTask\x12#.longhand.v1.EditSummaryTaskRequest\x1a$.longhand.v1.EditSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x65\n\x10\x43heckSummaryTask\x12$.longhand.v1.CheckSummaryTaskRequest\x1a%.longhand.v1.CheckSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12n\n\x13\x43ompleteSummaryTask\x12\'.longhand.v1.CompleteSummaryTaskRequest\x1a(.longhand.v1.CompleteSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x62\n\x0f\x46\x61ilSummaryTask\x12#.longhand.v1.FailSummaryTaskRequest\x1a$.longhand.v1.FailSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12n\n\x13\x44\x65legateSummaryTask\x12\'.longhand.v1.DelegateSummaryTaskRequest\x1a(.longhand.v1.DelegateSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1elonghand/v1/summary_task.proto\x12\x0blonghand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1clonghand/v1/compaction.proto\x1a\x19longhand/v1/message.proto\x1a\x19longhand/v1/options.proto\x1a\x19longhand/v1/session.proto\"\xf4\x03\n\x0bSummaryTask\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x05level\x18\x03 \x01(\x0e\x32\x1c.longhand.v1.CompactionLevel\x12/\n\x07trigger\x18\x04 \x01(\x0e\x32\x1e.longhand.v1.CompactionTrigger\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x15\n\rbase_revision\x18\x06 \x01(\x03\x12\x15\n\rwindow_tokens\x18\x07 \x01(\x03\x12\x32\n\x0e\x63overed_ranges\x18\x08 \x03(\x0b\x32\x1a.longhand.v1.RevisionRange\x12\"\n\x15tail_start_message_id\x18\t \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x14retained_message_ids\x18\n \x03(\t\x12\x0e\n\x06system\x18\x0b \x01(\t\x12\x0e\n\x06prompt\x18\x0c \x01(\t\x12\x1a\n\x12max_summary_tokens\x18\r \x01(\x03\x12\x14\n\x0cinstructions\x18\x0e \x01(\t\x12\x19\n\x0c\x64\x65tails_json\x18\x0f \x01(\tH\x01\x88\x01\x01\x12\x0f\n\x07\x63hecked\x18\x10 \x01(\x08\x42\x18\n\x16_tail_start_message_idB\x0f\n\r_details_json\"\xe2\x01\n\x17LeaseSummaryTaskRequest\x12\x19\n\x0bsession_ids\x18\x01 \x03(\tB\x04\x90\xb5\x18\x64\x12\x32\n\x06levels\x18\x02 \x03(\x0e\x32\x1c.longhand.v1.CompactionLevelB\x04\x90\xb5\x18\x10\x12/\n\x0cwait_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rlease_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rwindow_tokens\x18\x05 \x01(\x03\"\x8b\x01\n\x18LeaseSummaryTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.longhand.v1.SummaryTask\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x32\n\x0elease_end_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"x\n\x18\x45xtendSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x30\n\rlease_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"O\n\x19\x45xtendSummaryTaskResponse\x12\x32\n\x0elease_end_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd0\x02\n\x16\x45\x64itSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x15tail_start_message_id\x18\x04 \x01(\tH\x01\x88\x01\x01\x12/\n\x08retained\x18\x05 \x01(\x0b\x32\x1d.longhand.v1.RetainedMessages\x12\x19\n\x0cinstructions\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x19\n\x0c\x64\x65tails_json\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x15\n\rwindow_tokens\x18\x08 \x01(\x03\x42\x10\n\x0e_base_revisionB\x18\n\x16_tail_start_message_idB\x0f\n\r_instructionsB\x0f\n\r_details_json\".\n\x10RetainedMessages\x12\x1a\n\x0bmessage_ids\x18\x01 \x03(\tB\x05\x90\xb5\x18\x80\x04\"v\n\x17\x45\x64itSummaryTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.longhand.v1.SummaryTask\x12\x33\n\x0fsecret_findings\x18\x02 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"\x98\x01\n\x17\x43heckSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x15\n\rwindow_tokens\x18\x05 \x01(\x03\x42\x10\n\x0e_base_revision\":\n\x18\x43heckSummaryTaskResponse\x12\x0e\n\x06system\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\t\"\xf3\x01\n\x1a\x43ompleteSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12)\n\x06reason\x18\x06 \x01(\x0e\x32\x19.longhand.v1.FinishReason\x12!\n\x05usage\x18\x07 \x01(\x0b\x32\x12.longhand.v1.Usage\x12\x10\n\x08supplied\x18\x08 \x01(\x08\x42\x10\n\x0e_base_revision\"\x7f\n\x1b\x43ompleteSummaryTaskResponse\x12+\n\ncompaction\x18\x01 \x01(\x0b\x32\x17.longhand.v1.Compaction\x12\x33\n\x0fsecret_findings\x18\x02 \x03(\x0b\x32\x1a.longhand.v1.SecretFinding\"v\n\x16\x46\x61ilSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x03 \x01(\x0e\x32\x1f.longhand.v1.SummaryTaskFailure\"\x19\n\x17\x46\x61ilSummaryTaskResponse\"v\n\x1a\x44\x65legateSummaryTaskRequest\x12\x15\n\rcompaction_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x1a\n\rbase_revision\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_base_revision\"\x1d\n\x1b\x44\x65legateSummaryTaskResponse*\x82\x01\n\x12SummaryTaskFailure\x12$\n SUMMARY_TASK_FAILURE_UNSPECIFIED\x10\x00\x12\"\n\x1eSUMMARY_TASK_FAILURE_TRANSIENT\x10\x01\x12\"\n\x1eSUMMARY_TASK_FAILURE_PERMANENT\x10\x02\x32\xf4\x05\n\x12SummaryTaskService\x12\x65\n\x10LeaseSummaryTask\x12$.longhand.v1.LeaseSummaryTaskRequest\x1a%.longhand.v1.LeaseSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12h\n\x11\x45xtendSummaryTask\x12%.longhand.v1.ExtendSummaryTaskRequest\x1a&.longhand.v1.ExtendSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x62\n\x0f\x45\x64itSummaryTask\x12#.longhand.v1.EditSummaryTaskRequest\x1a$.longhand.v1.EditSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x65\n\x10\x43heckSummaryTask\x12$.longhand.v1.CheckSummaryTaskRequest\x1a%.longhand.v1.CheckSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12n\n\x13\x43ompleteSummaryTask\x12\'.longhand.v1.CompleteSummaryTaskRequest\x1a(.longhand.v1.CompleteSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12\x62\n\x0f\x46\x61ilSummaryTask\x12#.longhand.v1.FailSummaryTaskRequest\x1a$.longhand.v1.FailSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x12n\n\x13\x44\x65legateSummaryTask\x12\'.longhand.v1.DelegateSummaryTaskRequest\x1a(.longhand.v1.DelegateSummaryTaskResponse\"\x04\x88\xb5\x18\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,40 +57,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUMMARYTASKSERVICE'].methods_by_name['FailSummaryTask']._serialized_options = b'\210\265\030\003'
   _globals['_SUMMARYTASKSERVICE'].methods_by_name['DelegateSummaryTask']._loaded_options = None
   _globals['_SUMMARYTASKSERVICE'].methods_by_name['DelegateSummaryTask']._serialized_options = b'\210\265\030\003'
-  _globals['_SUMMARYTASKFAILURE']._serialized_start=2723
-  _globals['_SUMMARYTASKFAILURE']._serialized_end=2853
-  _globals['_SUMMARYTASK']._serialized_start=251
-  _globals['_SUMMARYTASK']._serialized_end=751
-  _globals['_LEASESUMMARYTASKREQUEST']._serialized_start=754
-  _globals['_LEASESUMMARYTASKREQUEST']._serialized_end=980
-  _globals['_LEASESUMMARYTASKRESPONSE']._serialized_start=983
-  _globals['_LEASESUMMARYTASKRESPONSE']._serialized_end=1122
-  _globals['_EXTENDSUMMARYTASKREQUEST']._serialized_start=1124
-  _globals['_EXTENDSUMMARYTASKREQUEST']._serialized_end=1244
-  _globals['_EXTENDSUMMARYTASKRESPONSE']._serialized_start=1246
-  _globals['_EXTENDSUMMARYTASKRESPONSE']._serialized_end=1325
-  _globals['_EDITSUMMARYTASKREQUEST']._serialized_start=1328
-  _globals['_EDITSUMMARYTASKREQUEST']._serialized_end=1664
-  _globals['_RETAINEDMESSAGES']._serialized_start=1666
-  _globals['_RETAINEDMESSAGES']._serialized_end=1712
-  _globals['_EDITSUMMARYTASKRESPONSE']._serialized_start=1714
-  _globals['_EDITSUMMARYTASKRESPONSE']._serialized_end=1832
-  _globals['_CHECKSUMMARYTASKREQUEST']._serialized_start=1835
-  _globals['_CHECKSUMMARYTASKREQUEST']._serialized_end=1987
-  _globals['_CHECKSUMMARYTASKRESPONSE']._serialized_start=1989
-  _globals['_CHECKSUMMARYTASKRESPONSE']._serialized_end=2047
-  _globals['_COMPLETESUMMARYTASKREQUEST']._serialized_start=2050
-  _globals['_COMPLETESUMMARYTASKREQUEST']._serialized_end=2293
-  _globals['_COMPLETESUMMARYTASKRESPONSE']._serialized_start=2295
-  _globals['_COMPLETESUMMARYTASKRESPONSE']._serialized_end=2422
-  _globals['_FAILSUMMARYTASKREQUEST']._serialized_start=2424
-  _globals['_FAILSUMMARYTASKREQUEST']._serialized_end=2542
-  _globals['_FAILSUMMARYTASKRESPONSE']._serialized_start=2544
-  _globals['_FAILSUMMARYTASKRESPONSE']._serialized_end=2569
-  _globals['_DELEGATESUMMARYTASKREQUEST']._serialized_start=2571
-  _globals['_DELEGATESUMMARYTASKREQUEST']._serialized_end=2689
-  _globals['_DELEGATESUMMARYTASKRESPONSE']._serialized_start=2691
-  _globals['_DELEGATESUMMARYTASKRESPONSE']._serialized_end=2720
-  _globals['_SUMMARYTASKSERVICE']._serialized_start=2856
-  _globals['_SUMMARYTASKSERVICE']._serialized_end=3612
+  _globals['_SUMMARYTASKFAILURE']._serialized_start=2696
+  _globals['_SUMMARYTASKFAILURE']._serialized_end=2826
+  _globals['_SUMMARYTASK']._serialized_start=224
+  _globals['_SUMMARYTASK']._serialized_end=724
+  _globals['_LEASESUMMARYTASKREQUEST']._serialized_start=727
+  _globals['_LEASESUMMARYTASKREQUEST']._serialized_end=953
+  _globals['_LEASESUMMARYTASKRESPONSE']._serialized_start=956
+  _globals['_LEASESUMMARYTASKRESPONSE']._serialized_end=1095
+  _globals['_EXTENDSUMMARYTASKREQUEST']._serialized_start=1097
+  _globals['_EXTENDSUMMARYTASKREQUEST']._serialized_end=1217
+  _globals['_EXTENDSUMMARYTASKRESPONSE']._serialized_start=1219
+  _globals['_EXTENDSUMMARYTASKRESPONSE']._serialized_end=1298
+  _globals['_EDITSUMMARYTASKREQUEST']._serialized_start=1301
+  _globals['_EDITSUMMARYTASKREQUEST']._serialized_end=1637
+  _globals['_RETAINEDMESSAGES']._serialized_start=1639
+  _globals['_RETAINEDMESSAGES']._serialized_end=1685
+  _globals['_EDITSUMMARYTASKRESPONSE']._serialized_start=1687
+  _globals['_EDITSUMMARYTASKRESPONSE']._serialized_end=1805
+  _globals['_CHECKSUMMARYTASKREQUEST']._serialized_start=1808
+  _globals['_CHECKSUMMARYTASKREQUEST']._serialized_end=1960
+  _globals['_CHECKSUMMARYTASKRESPONSE']._serialized_start=1962
+  _globals['_CHECKSUMMARYTASKRESPONSE']._serialized_end=2020
+  _globals['_COMPLETESUMMARYTASKREQUEST']._serialized_start=2023
+  _globals['_COMPLETESUMMARYTASKREQUEST']._serialized_end=2266
+  _globals['_COMPLETESUMMARYTASKRESPONSE']._serialized_start=2268
+  _globals['_COMPLETESUMMARYTASKRESPONSE']._serialized_end=2395
+  _globals['_FAILSUMMARYTASKREQUEST']._serialized_start=2397
+  _globals['_FAILSUMMARYTASKREQUEST']._serialized_end=2515
+  _globals['_FAILSUMMARYTASKRESPONSE']._serialized_start=2517
+  _globals['_FAILSUMMARYTASKRESPONSE']._serialized_end=2542
+  _globals['_DELEGATESUMMARYTASKREQUEST']._serialized_start=2544
+  _globals['_DELEGATESUMMARYTASKREQUEST']._serialized_end=2662
+  _globals['_DELEGATESUMMARYTASKRESPONSE']._serialized_start=2664
+  _globals['_DELEGATESUMMARYTASKRESPONSE']._serialized_end=2693
+  _globals['_SUMMARYTASKSERVICE']._serialized_start=2829
+  _globals['_SUMMARYTASKSERVICE']._serialized_end=3585
 # @@protoc_insertion_point(module_scope)

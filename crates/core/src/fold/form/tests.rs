@@ -1,7 +1,7 @@
 use super::*;
 use crate::fold::{Fold, FoldInput};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Covered, Omitted, Span};
+use crate::model::layout::{CoveredHistory, OmittedHistory, Span};
 use crate::model::message::{Finish, GivenView, Message, MessageKind};
 use crate::model::part::{ERASED_MARKER, Marker, Opaque, Part};
 use crate::model::time::Timestamp;
@@ -74,7 +74,7 @@ fn summary(messages: &[SourceMessage]) -> Vec<(Revision, usize)> {
 }
 
 fn shown(form: Form, layout: &Layout, sources: &[SourceMessage]) -> Vec<(Revision, usize)> {
-    summary(FormedView::of(form, layout, sources).shown(sources))
+    summary(FormedView::new(form, layout, sources).shown(sources))
 }
 
 fn given(mut source: SourceMessage, revision: Revision) -> SourceMessage {
@@ -86,7 +86,7 @@ fn given(mut source: SourceMessage, revision: Revision) -> SourceMessage {
 #[test]
 fn a_block_goes_first_for_its_provider_and_the_originals_stand_for_others() {
     let (layout, sources) = (Layout::everything(), talk("anthropic", SO_FAR));
-    let formed = FormedView::of(ANTHROPIC, &layout, &sources);
+    let formed = FormedView::new(ANTHROPIC, &layout, &sources);
     assert_eq!(summary(formed.shown(&sources)), [(1, 1), (5, 2), (6, 1)]);
     // What the reply said before its block is covered too.
     assert_eq!(summary(formed.covered()), [(2, 1), (3, 1), (4, 1), (5, 1)]);
@@ -133,7 +133,7 @@ fn a_block_stands_for_the_view_that_its_reply_was_given() {
 #[test]
 fn the_messages_of_the_user_before_an_item_are_its_window() {
     let sources = [says(1, Role::User), says(2, Role::User), message(3, Role::Assistant, vec![block("openai", ITEM)])];
-    let formed = FormedView::of(OPENAI, &Layout::everything(), &sources);
+    let formed = FormedView::new(OPENAI, &Layout::everything(), &sources);
     assert_eq!(summary(formed.shown(&sources)), [(1, 1), (2, 1), (3, 1)]);
     assert!(formed.covered().is_empty() && formed.compaction().is_some());
 }
@@ -152,7 +152,7 @@ fn a_change_of_what_it_stands_for_voids_a_block() {
     erased[2].message.parts[0].body = PartBody::Marker(marker).into();
     assert_eq!(shown(ANTHROPIC, &layout, &erased), whole);
     let omitted = |mark, reason| {
-        let omitted = vec![Omitted { range: RevisionRange { first: 2, last: 2 }, mark, reason }];
+        let omitted = vec![OmittedHistory { range: RevisionRange { first: 2, last: 2 }, mark, reason }];
         Layout { omitted, ..Layout::everything() }
     };
     assert_eq!(shown(ANTHROPIC, &omitted(7, OmitReason::Edited), &sources), whole);
@@ -170,7 +170,7 @@ fn a_summary_that_stands_for_more_takes_the_place_of_a_block() {
         let ranges = vec![RevisionRange { first: 2, last }];
         let layout = Layout {
             spans: vec![Span::Placed { revision: 8, placement: Placement::Summary }],
-            covered: Some(Covered { compaction, mark: 7, summary: 8, ranges }),
+            covered: Some(CoveredHistory { compaction, mark: 7, summary: 8, ranges }),
             ..Layout::default()
         };
         let mut summary = says(8, Role::Assistant);
@@ -179,7 +179,7 @@ fn a_summary_that_stands_for_more_takes_the_place_of_a_block() {
         (layout, std::iter::once(summary).chain(tail).collect::<Vec<_>>())
     };
     let (layout, less) = summarized(3);
-    let formed = FormedView::of(ANTHROPIC, &layout, &less);
+    let formed = FormedView::new(ANTHROPIC, &layout, &less);
     assert_eq!(summary(formed.shown(&less)), [(5, 2), (6, 1)]);
     let all = [RevisionRange { first: 2, last: 4 }];
     assert_eq!(formed.compaction().map(|compaction| &*compaction.covered), Some(&all[..]));
@@ -202,7 +202,7 @@ fn usage_from_before_a_block_measures_another_view() {
     sources.push(reply(7, 4, 8_000));
     let (policy, window) = (Policy::default(), ModelWindow { context: 100_000, ..ModelWindow::default() });
     let tokens = |sources: &[SourceMessage]| {
-        let formed = FormedView::of(ANTHROPIC, &Layout::everything(), sources);
+        let formed = FormedView::new(ANTHROPIC, &Layout::everything(), sources);
         let messages = formed.shown(sources);
         Fold::new(FoldInput { policy: &policy, messages, changed_revision: 1, window: &window }, None)
             .context_tokens(&window)
@@ -260,7 +260,7 @@ proptest! {
             for end in 1..=sources.len() {
                 let sources = &sources[..end];
                 let kept = extended.extend(|| form, &layout, sources, end - 1);
-                let formed = FormedView::of(form, &layout, sources);
+                let formed = FormedView::new(form, &layout, sources);
                 prop_assert_eq!(extended.shown(sources), formed.shown(sources));
                 prop_assert_eq!(&extended.covered, &formed.covered);
                 prop_assert_eq!(&extended.compaction, &formed.compaction);

@@ -10,11 +10,11 @@ const PLACES: usize = 1 << 14;
 const BYTES_MIN: usize = 64;
 
 /// A text in an encoding, by its hash, and its number of tokens.
-type Place = ([u8; 16], i64);
+type KnownCount = ([u8; 16], i64);
 
 thread_local! {
     /// Empty until the first text is kept.
-    static PLACES_OF_THREAD: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    static PLACES_OF_THREAD: RefCell<Vec<KnownCount>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The counts of the newest texts in one encoding. They are kept by thread, so that none waits for another one.
@@ -26,7 +26,7 @@ pub(super) struct KnownCounts {
 
 impl KnownCounts {
     /// The known counts of the encoding with these tokens, in any form.
-    pub(super) fn of(tokens: &[u8]) -> Self {
+    pub(super) fn for_encoding(tokens: &[u8]) -> Self {
         Self { encoding: *blake3::hash(tokens).as_bytes() }
     }
 
@@ -46,7 +46,7 @@ impl KnownCounts {
         let tokens = count(enough);
         if tokens <= enough {
             PLACES_OF_THREAD.with_borrow_mut(|places| {
-                places.resize(PLACES, Place::default());
+                places.resize(PLACES, KnownCount::default());
                 places[place] = (hash, tokens);
             });
         }

@@ -33,7 +33,7 @@ fn vocabulary(tokens: &[&str]) -> Vocabulary {
     Vocabulary::parse("test", &file(tokens)).expect("a vocabulary")
 }
 
-fn pieces<'a>(tokenized: &'a Tokenized<'_>) -> Vec<&'a str> {
+fn pieces<'a>(tokenized: &'a TokenizedText<'_>) -> Vec<&'a str> {
     let starts = std::iter::once(0).chain(tokenized.ends.iter().copied());
     starts.zip(&tokenized.ends).map(|(start, end)| &tokenized.text[start..*end]).collect()
 }

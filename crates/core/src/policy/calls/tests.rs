@@ -2,13 +2,13 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 
 use super::*;
-use crate::model::message::Replaced;
+use crate::model::message::ReplacedMessage;
 use crate::policy::{dsl, pairing, render, samples, select};
 
 /// The pairs of results and calls: the names of their messages, and the input of the call.
 fn answered(text: &str) -> Vec<String> {
     let messages = dsl::parse(text);
-    let calls = Calls::of(&messages);
+    let calls = Calls::from_messages(&messages);
     let pairs = calls.iter().filter_map(|called| {
         let answer = called.answer?;
         Some(format!("{} {} {}", dsl::name(answer.source), dsl::name(called.source), called.call.input_json))
@@ -71,7 +71,7 @@ fn whoever_answers_for_others_takes_the_nearest_call_or_names_it() {
 fn a_named_message_that_is_not_there_has_no_call() {
     let text = "a1\n  call read#c0 in=1\na2\n  call read#c0 in=2\nt3\n  result c0 out=\"x\" of=a1 done\n";
     let messages = dsl::parse(text);
-    assert!(Calls::of(&messages[1..]).iter().all(|called| called.answer.is_none()), "not the other one");
+    assert!(Calls::from_messages(&messages[1..]).iter().all(|called| called.answer.is_none()), "not the other one");
 }
 
 #[test]
@@ -81,12 +81,12 @@ fn an_edit_holds_the_calls_of_who_wrote_the_original() {
          t4 by=runner\n  result c0 out=\"x\" of=a2 done\n",
     );
     for source in &mut messages[..2] {
-        let replaced = Replaced { message: source.message.id, writer: source.message.actor.clone() };
+        let replaced = ReplacedMessage { message: source.message.id, writer: source.message.actor.clone() };
         source.message.replaces = Some(replaced);
         source.message.actor = "editor".to_owned();
         source.message.id = MessageId(uuid::Uuid::from_u128(source.message.id.0.as_u128() + 1_000));
     }
-    let calls = Calls::of(&messages);
+    let calls = Calls::from_messages(&messages);
     let by: Vec<&str> = calls.iter().map(|called| dsl::name(called.answer.expect("answered").source)).collect();
     assert_eq!(by, ["t3", "t4"]);
 }
@@ -95,7 +95,7 @@ fn an_edit_holds_the_calls_of_who_wrote_the_original() {
 fn a_call_runs_until_its_own_writer_goes_on_or_anybody_after_a_request() {
     let check = |text: &str, running: Option<usize>| {
         let messages = dsl::parse(text);
-        assert_eq!(Calls::of(&messages).unfinished(&messages).running, running, "{text}");
+        assert_eq!(Calls::from_messages(&messages).unfinished(&messages).running, running, "{text}");
     };
     let other = "a1 by=one\n  call read#c0 in=1\na2 by=two\n  tool read#c1 in=2 out=\"x\" done\na3 by=two \"so\"\n";
     check(other, Some(0));
@@ -224,7 +224,7 @@ proptest! {
             prop_assert!(called.is_disjoint(&answered), "cut at {}: {:?}", end, called.intersection(&answered));
         }
         // No boundary is after an open call of an agent that has not continued.
-        let running = Calls::of(&messages).unfinished(&messages).running;
+        let running = Calls::from_messages(&messages).unfinished(&messages).running;
         prop_assert!(select::last_safe_boundary(&messages) <= running.unwrap_or(messages.len()));
     }
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::{Answers, Media, MediaSource, Opaque, ToolCall};
-use crate::model::view::Shortened;
+use crate::model::view::PartShortening;
 
 const INTERRUPTED: &str = "interrupted";
 
@@ -180,7 +180,7 @@ fn an_interrupted_call_says_so() {
 
 #[test]
 fn a_result_without_a_call_keeps_its_words_media_and_what_was_taken_away() {
-    let shortened = Some(Shortened::Truncated { omitted_length: 7 });
+    let shortened = Some(PartShortening::Truncated { omitted_length: 7 });
     let mut messages = number(vec![(Role::Tool, vec![result("x", "found it", vec![media("shot")])])]);
     messages[0].parts[0].shortened = shortened;
     let source = messages[0].parts[0].source;

@@ -1,6 +1,6 @@
 //! Parameters of token counts.
 
-use super::named::{Named, can_be_named};
+use super::named::{NamedStrategy, can_be_named};
 use crate::policy::bpe::{Encoding, Vocabulary};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -81,21 +81,21 @@ pub enum TextUnits {
         name: String,
         /// The vocabulary, once `Policy::with_vocabularies` has found it. It is not part of the policy's text.
         #[serde(skip)]
-        attached: Attached,
+        attached: AttachedVocabulary,
     },
 }
 
 /// The loaded vocabulary for a name. It is ignored when policies are compared.
 #[derive(Clone, Default)]
-pub struct Attached(pub(in crate::policy) Option<Arc<Vocabulary>>);
+pub struct AttachedVocabulary(pub(in crate::policy) Option<Arc<Vocabulary>>);
 
-impl PartialEq for Attached {
+impl PartialEq for AttachedVocabulary {
     fn eq(&self, _other: &Self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for Attached {
+impl fmt::Debug for AttachedVocabulary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(if self.0.is_some() { "attached" } else { "missing" })
     }
@@ -133,7 +133,7 @@ pub enum CountPer {
     Characters,
     /// A count of a single agent, rounded once for a range.
     #[serde(skip)]
-    Named(Named),
+    Named(NamedStrategy),
 }
 
 can_be_named!(CountPer, counts);
@@ -155,7 +155,7 @@ pub struct MediaUnits {
 impl Default for MediaUnits {
     /// 4 800 units for each item.
     fn default() -> Self {
-        Self::all(4_800)
+        Self::same(4_800)
     }
 }
 

@@ -14,8 +14,8 @@ mod threshold;
 mod truncate;
 mod view;
 
-pub use counting::{Attached, CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
-pub use named::{Named, Reader, Strategies};
+pub use counting::{AttachedVocabulary, CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
+pub use named::{NamedStrategy, Reader, Strategies};
 pub use omission::{LastMessages, Omission};
 pub(in crate::policy) use prune::PLACEHOLDER;
 pub use prune::{
@@ -55,7 +55,7 @@ pub struct Policy {
     pub truncate: Option<Truncate>,
     /// Maintenance: steps that run whenever they pay, at any context usage. The parameters of each step state when it
     /// pays.
-    pub maintenance: Vec<Step>,
+    pub maintenance: Vec<PolicyStep>,
     /// The lowest level: applied first as the window fills.
     pub micro: Option<LevelPolicy>,
     /// The middle level: the only one of most agents.
@@ -98,8 +98,8 @@ impl Policy {
     /// The last summary step of a level; none without one.
     pub fn summarize(&self, level: Level) -> Option<&Summarize> {
         self.level(level)?.steps.iter().rev().find_map(|step| match step {
-            Step::Summarize(rule) => Some(rule.as_ref()),
-            Step::Prune(_) | Step::Omit(_) => None,
+            PolicyStep::Summarize(rule) => Some(rule.as_ref()),
+            PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
         })
     }
 
@@ -161,7 +161,7 @@ pub struct LevelPolicy {
     #[serde(default)]
     pub notice: Notice,
     /// The steps of one compaction, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PolicyStep>,
     /// Skips the remaining steps once the view, measured again, is below the threshold.
     #[serde(default)]
     pub stop_when_enough: bool,
@@ -195,7 +195,7 @@ pub enum Notice {
 /// One step of a compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Step {
+pub enum PolicyStep {
     /// Replaces old tool outputs, reasoning or media by placeholders.
     Prune(Prune),
     /// Truncates and omits messages until the rest fits, without a model.

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A supplied strategy. In the text of a policy it is its name, or an object with its name and parameters.
 #[derive(Clone)]
-pub struct Named {
+pub struct NamedStrategy {
     /// The name.
     pub name: &'static str,
     /// The parameters; null without any.
@@ -21,7 +21,7 @@ pub struct Named {
     code: Arc<dyn Any + Send + Sync>,
 }
 
-impl Named {
+impl NamedStrategy {
     /// A strategy with its code.
     pub(in crate::policy) fn new(name: &'static str, parameters: Value, code: impl Any + Send + Sync) -> Self {
         Self { name, parameters, code: Arc::new(code) }
@@ -33,19 +33,19 @@ impl Named {
     }
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for NamedStrategy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}", self.name, self.parameters)
     }
 }
 
-impl PartialEq for Named {
+impl PartialEq for NamedStrategy {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.parameters == other.parameters
     }
 }
 
-impl Serialize for Named {
+impl Serialize for NamedStrategy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.parameters {
             Value::Null => serializer.serialize_str(self.name),
@@ -59,7 +59,7 @@ pub struct Reader {
     /// The name of the strategy.
     pub name: &'static str,
     /// Its parameters with its code.
-    pub(in crate::policy) read: fn(Value) -> serde_json::Result<Named>,
+    pub(in crate::policy) read: fn(Value) -> serde_json::Result<NamedStrategy>,
 }
 
 /// The strategies that a crate supplies.
@@ -82,10 +82,10 @@ impl Strategies {
 }
 
 /// Reads a supplied strategy, or else one of the general ones.
-pub(super) fn read<'de, T, D: Deserializer<'de>>(
+pub(super) fn read_strategy<'de, T, D: Deserializer<'de>>(
     deserializer: D,
     readers: fn(&'static Strategies) -> &'static [Reader],
-    named: fn(Named) -> T,
+    named: fn(NamedStrategy) -> T,
     general: fn(&Value) -> serde_json::Result<T>,
 ) -> Result<T, D::Error> {
     let text = Value::deserialize(deserializer)?;
@@ -115,7 +115,7 @@ macro_rules! can_be_named {
     ($place:ident, $readers:ident) => {
         impl<'de> serde::Deserialize<'de> for $place {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                super::named::read(
+                super::named::read_strategy(
                     deserializer,
                     |strategies| strategies.$readers,
                     Self::Named,

@@ -1,6 +1,6 @@
 //! Parameters of omissions.
 
-use super::named::{Named, can_be_named};
+use super::named::{NamedStrategy, can_be_named};
 use serde::{Deserialize, Serialize};
 
 /// A strategy for truncation and omission.
@@ -11,7 +11,7 @@ pub enum Omission {
     Last(LastMessages),
     /// A strategy of a single agent.
     #[serde(skip)]
-    Named(Named),
+    Named(NamedStrategy),
 }
 
 can_be_named!(Omission, omissions);

@@ -1,6 +1,6 @@
 //! Parameters of prunes.
 
-use super::named::{Named, can_be_named};
+use super::named::{NamedStrategy, can_be_named};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a prune of old outputs, reasoning or media: a walk from the newest part to the oldest.
@@ -208,7 +208,7 @@ pub enum Replacement {
     Placeholder(Placeholder),
     /// An excerpt of the output by the rules of a single agent.
     #[serde(skip)]
-    Named(Named),
+    Named(NamedStrategy),
 }
 
 can_be_named!(Replacement, excerpts);

@@ -9,7 +9,7 @@ use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Marker, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::truncation::{Removals, Truncation};
-use crate::model::view::{Pruned, SourceMessage, View};
+use crate::model::view::{PrunedPart, SourceMessage, View};
 use crate::policy::{Policy, render};
 use foldhash::{HashMap, HashSet};
 use std::borrow::Cow;
@@ -89,7 +89,7 @@ pub(in crate::policy) fn cut_down(
         for part in &source.message.parts {
             let Some(truncation) = by_part.get(&part.id) else { continue };
             source.pruned.retain(|pruned| pruned.part != part.id);
-            source.pruned.push(Pruned { part: part.id, compaction, truncation: Some((*truncation).clone()) });
+            source.pruned.push(PrunedPart { part: part.id, compaction, truncation: Some((*truncation).clone()) });
         }
     }
     after

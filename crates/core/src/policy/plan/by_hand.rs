@@ -10,7 +10,7 @@ use crate::model::layout::Placement;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
 use crate::policy::select::{self, Selection};
-use crate::policy::{LevelPolicy, Step};
+use crate::policy::{LevelPolicy, PolicyStep};
 use foldhash::HashSet;
 
 /// True if a tail can start at this position: the view shows a message there, and before it there is no open message,
@@ -19,7 +19,7 @@ pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
     is_shown_at(&inline, tail_start)
         && in_front(&inline, tail_start) <= select::last_safe_boundary(&inline)
-        && !Calls::of(&*inline).are_split(|source| is_in_front(source, tail_start))
+        && !Calls::from_messages(&*inline).are_split(|source| is_in_front(source, tail_start))
 }
 
 /// True if the summarized range can start at this position: the view shows a message there, no summary before it, since
@@ -28,7 +28,7 @@ pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
     let inline = inline(sources);
     is_shown_at(&inline, head_start)
         && sources.iter().all(|source| source.placement != Some(Placement::Summary))
-        && !Calls::of(&*inline).are_split(|source| is_in_front(source, head_start))
+        && !Calls::from_messages(&*inline).are_split(|source| is_in_front(source, head_start))
 }
 
 /// The summary of the level's last step, for the messages between two positions in the view, without the level's other
@@ -40,8 +40,8 @@ pub fn summary_within(planning: PlanningInput<'_>, level_policy: &LevelPolicy, b
     let can_be = head_start.is_none_or(|start| planning.covered.is_empty() && head_can_start(sources, start))
         && tail_start.is_none_or(|start| tail_can_start(sources, start));
     let rule = level_policy.steps.iter().rev().find_map(|step| match step {
-        Step::Summarize(rule) => Some(rule.as_ref()),
-        Step::Prune(_) | Step::Omit(_) => None,
+        PolicyStep::Summarize(rule) => Some(rule.as_ref()),
+        PolicyStep::Prune(_) | PolicyStep::Omit(_) => None,
     });
     let Some(rule) = rule.filter(|_| can_be) else { return Work::default() };
     let inline = inline(sources);

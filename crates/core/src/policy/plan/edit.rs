@@ -42,7 +42,9 @@ pub fn edited(planning: PlanningInput<'_>, plan: &SummaryPlan, edit: &PlanEdit) 
         if end > select::last_safe_boundary(&inline) {
             return Err("an open message or a running call stands before the tail");
         }
-        if Calls::of(&*inline).are_split(|source| head.iter().any(|other| other.message.id == source.message.id)) {
+        if Calls::from_messages(&*inline)
+            .are_split(|source| head.iter().any(|other| other.message.id == source.message.id))
+        {
             return Err("the tail begins between a call and its result");
         }
         plan.covered = covered(planning.layout, head);
@@ -59,7 +61,7 @@ pub fn edited(planning: PlanningInput<'_>, plan: &SummaryPlan, edit: &PlanEdit) 
         }
         let (front, head) = head.split_at(front);
         let is_kept = |source: &SourceMessage| retained.contains(&source.message.id);
-        if Calls::of(head).are_split(is_kept) {
+        if Calls::from_messages(head).are_split(is_kept) {
             return Err("a call and its result are kept together or not at all");
         }
         // Covered messages that are pinned stay anyway, and so do the messages before the summarized range.

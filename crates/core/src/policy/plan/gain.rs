@@ -6,7 +6,7 @@ use super::input::{PlanningInput, Work};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
-use crate::policy::{Condition, Policy, Step, tokens};
+use crate::policy::{Condition, Policy, PolicyStep, tokens};
 
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
@@ -24,14 +24,14 @@ const RESULT_TOKENS: i64 = 100;
 /// target, or an idle time after which no provider has the view in its cache. `again`, after a compaction that freed less
 /// than the usual minimum, that figure does not count. What keeps views within a limit frees what exceeds it, however
 /// little that is: a minimum would be another limit.
-pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], again: bool) -> i64 {
-    let has_figure = |step: &Step| match step {
-        Step::Prune(prune) => {
+pub fn least(policy: &Policy, window: &ModelWindow, steps: &[PolicyStep], again: bool) -> i64 {
+    let has_figure = |step: &PolicyStep| match step {
+        PolicyStep::Prune(prune) => {
             let is_conditional = matches!(prune.condition, Condition::Length { .. } | Condition::Idle { .. });
             prune.minimum_tokens > 0 || is_conditional
         }
-        Step::Omit(_) => false,
-        Step::Summarize(_) => true,
+        PolicyStep::Omit(_) => false,
+        PolicyStep::Summarize(_) => true,
     };
     let minimum = policy.guards.minimum_gain_tokens;
     let have_figures = !again && !steps.is_empty() && steps.iter().all(has_figure);
@@ -43,10 +43,10 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], again: bool)
 
 /// True if steps keep views within the limit of their level, as agents do that cut before every request: omissions alone,
 /// of which one goes by that limit.
-pub fn keep_within_limit(steps: &[Step]) -> bool {
-    let omission = |step: &Step| match step {
-        Step::Omit(omission) => Some(omission.goes_by_limit()),
-        Step::Prune(_) | Step::Summarize(_) => None,
+pub fn keep_within_limit(steps: &[PolicyStep]) -> bool {
+    let omission = |step: &PolicyStep| match step {
+        PolicyStep::Omit(omission) => Some(omission.goes_by_limit()),
+        PolicyStep::Prune(_) | PolicyStep::Summarize(_) => None,
     };
     let goes_by_limit: Option<Vec<bool>> = steps.iter().map(omission).collect();
     goes_by_limit.is_some_and(|omissions| omissions.contains(&true))
@@ -57,7 +57,7 @@ pub fn keep_within_limit(steps: &[Step]) -> bool {
 ///
 /// Every decision calls this, so the gain is first estimated from stored messages. Views are rendered only if that is
 /// close to the minimum: they add text around a summary, and differ where calls and results are not paired.
-pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> Option<i64> {
+pub fn worthwhile(planning: PlanningInput<'_>, steps: &[PolicyStep], work: &Work, context_tokens: i64) -> Option<i64> {
     let PlanningInput { policy, sources, window, .. } = planning;
     if work.is_empty() {
         return None;
@@ -89,7 +89,7 @@ pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, cont
 /// Bound of the tokens by which stored messages and their view differ because of pairing: results without a call, which
 /// no view shows, and calls without a result, to which a view adds one.
 fn unpaired_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    let calls = Calls::of(sources);
+    let calls = Calls::from_messages(sources);
     let hidden = calls.orphan_results().map(|index| tokens::estimate_source(policy, &sources[index]));
     let added = calls.iter().filter(|called| called.answer.is_none()).map(|_| RESULT_TOKENS);
     hidden.chain(added).fold(0, i64::saturating_add)

@@ -9,7 +9,7 @@ use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::{Omission, Policy, Step, Summary};
+use crate::policy::{Omission, Policy, PolicyStep, Summary};
 
 /// Planning input: a view, its messages, and the rules.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub struct Work {
 
 impl Work {
     /// The steps that made it, as far as their own figures say what is worth it: none with a summary.
-    pub fn figures<'a>(&self, steps: &'a [Step]) -> &'a [Step] {
+    pub fn figures<'a>(&self, steps: &'a [PolicyStep]) -> &'a [PolicyStep] {
         if self.summary.is_some() { &[] } else { steps }
     }
 

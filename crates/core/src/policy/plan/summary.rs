@@ -7,7 +7,7 @@ use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Selection};
 use crate::policy::summary::{SAID_HEADING, without_record};
-use crate::policy::{LevelPolicy, Policy, Step, Summarize, Summary, attachments, turns};
+use crate::policy::{LevelPolicy, Policy, PolicyStep, Summarize, Summary, attachments, turns};
 use std::borrow::Cow;
 
 /// The text of the active summary, with its attachments, and without what was recorded when it took effect.
@@ -149,7 +149,7 @@ pub(in crate::policy) fn with_smaller_tail(level_policy: &LevelPolicy) -> Option
     let mut level_policy = level_policy.clone();
     let mut is_smaller = false;
     for step in &mut level_policy.steps {
-        if let Step::Summarize(rule) = step
+        if let PolicyStep::Summarize(rule) = step
             && let Some(tail) = rule.tail.smaller()
         {
             rule.tail = tail;

@@ -1,7 +1,7 @@
 use super::summary::previous;
 use super::*;
 use crate::model::compaction::RevisionRange;
-use crate::model::layout::{Layout, OmitReason, Omitted};
+use crate::model::layout::{Layout, OmitReason, OmittedHistory};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::{dsl, samples};
@@ -10,7 +10,7 @@ use crate::policy::{dsl, samples};
 fn a_history_is_as_long_as_what_it_says() {
     let policy = samples::policy("qwen-code@0.24");
     let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
-    let rule = steps.filter_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None }).next();
+    let rule = steps.filter_map(|step| if let PolicyStep::Summarize(rule) = step { Some(rule) } else { None }).next();
     let rule = rule.expect("it summarizes");
     assert_eq!(rule.minimum_messages, 2);
     let (window, layout) = (ModelWindow { context: 100_000, ..ModelWindow::default() }, Layout::everything());
@@ -61,7 +61,11 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
 fn ranges_of_omitted_messages_are_disjoint_and_spare_an_edit_whose_own_revision_lies_between_them() {
     let sources = dsl::parse("u edit=8 at=11 \"in place of 8\"\na at=10 \"x\"\nu at=13 \"y\"");
     let layout = Layout {
-        omitted: vec![Omitted { range: RevisionRange { first: 8, last: 8 }, mark: 12, reason: OmitReason::Edited }],
+        omitted: vec![OmittedHistory {
+            range: RevisionRange { first: 8, last: 8 },
+            mark: 12,
+            reason: OmitReason::Edited,
+        }],
         ..Layout::everything()
     };
     for (omitted, expected) in [(vec![10, 11, 13], vec![(10, 13)]), (vec![10, 13], vec![(10, 10), (12, 13)])] {

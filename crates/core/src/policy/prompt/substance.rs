@@ -36,7 +36,7 @@ const NO_HISTORY_TOKENS_MAX: i64 = 60;
 
 /// Requirements for an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Expected<'a> {
+pub struct AnswerRequirements<'a> {
     /// The requested form.
     pub rules: &'a Summary,
     /// The requested part of the history.
@@ -47,7 +47,7 @@ pub struct Expected<'a> {
     pub words: i64,
 }
 
-impl<'a> Expected<'a> {
+impl<'a> AnswerRequirements<'a> {
     /// The requirements for a summary of this history.
     pub fn of_history(rules: &'a Summary, messages: &[&SourceMessage], previous: Option<&str>, words: i64) -> Self {
         let history = entries(&rules.transcript, Detail::full(&rules.transcript), messages);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::view::SourceMessage;
-use crate::policy::{Step, TranscriptForm, dsl, samples};
+use crate::policy::{PolicyStep, TranscriptForm, dsl, samples};
 use proptest::prelude::*;
 
 const CONVERSATION: &str = r#"
@@ -128,7 +128,8 @@ fn outputs_are_truncated_as_each_agent_truncates_them() {
 fn rules(preset: &str) -> Summary {
     let policy = samples::policy(preset);
     let steps = policy.auto.or(policy.deep).expect("a level").steps;
-    let summarize = steps.into_iter().find_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None });
+    let summarize =
+        steps.into_iter().find_map(|step| if let PolicyStep::Summarize(rule) = step { Some(rule) } else { None });
     summarize.expect("a summary").summary
 }
 

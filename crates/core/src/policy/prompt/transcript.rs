@@ -66,13 +66,13 @@ struct TranscriptWriter<'a> {
 impl TranscriptWriter<'_> {
     /// Entries with every result after its call, wherever it was stored.
     fn paired(&self, messages: &[&SourceMessage]) -> Vec<String> {
-        let calls = Calls::of(messages.iter().copied());
+        let calls = Calls::from_messages(messages.iter().copied());
         let (results, called) = (calls.by_call(), calls.by_result());
         let entry = |source: &&SourceMessage| {
             let mut lines = Vec::new();
             let mut attached = Vec::new();
             if source.message.role == Role::User {
-                let texts: Vec<&str> = source.message.parts.iter().filter_map(|part| words(&part.body)).collect();
+                let texts: Vec<&str> = source.message.parts.iter().filter_map(|part| body_text(&part.body)).collect();
                 if !texts.is_empty() {
                     lines.push(format!("[User]: {}", data(&texts.join("\n"))));
                 }
@@ -92,7 +92,7 @@ impl TranscriptWriter<'_> {
                         lines.push(format!("[Assistant reasoning]: {}", data(text)));
                     }
                     PartBody::Media(media) => attached.extend(self.note(media)),
-                    PartBody::Text(_) | PartBody::Marker(_) => match (words(&part.body), source.message.role) {
+                    PartBody::Text(_) | PartBody::Marker(_) => match (body_text(&part.body), source.message.role) {
                         (None, _) | (_, Role::User) => {}
                         (Some(text), Role::Assistant | Role::Tool) => {
                             lines.push(format!("[Assistant]: {}", data(text)));
@@ -167,7 +167,7 @@ impl TranscriptWriter<'_> {
 
     /// Entries with the texts, and one sentence for each tool result.
     fn digest(&self, messages: &[&SourceMessage]) -> Vec<String> {
-        let calls = Calls::of(messages.iter().copied());
+        let calls = Calls::from_messages(messages.iter().copied());
         let called = calls.by_result();
         let entry = |source: &&SourceMessage| {
             let mut said: Vec<&str> = Vec::new();
@@ -187,7 +187,7 @@ impl TranscriptWriter<'_> {
                             format!("Tool {} executed: {}", data(tool), self.output(&result.output))
                         });
                     }
-                    other => said.extend(words(other)),
+                    other => said.extend(body_text(other)),
                 }
             }
             said.retain(|text| !text.trim().is_empty());
@@ -228,7 +228,7 @@ impl TranscriptWriter<'_> {
                 }
                 PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(block(text)),
                 PartBody::Media(media) => lines.extend(self.note(media)),
-                other => lines.extend(words(other).map(block)),
+                other => lines.extend(body_text(other).map(block)),
             }
         }
         let role = match source.message.role {
@@ -309,7 +309,7 @@ fn is_pruned(source: &SourceMessage, part: &Part) -> bool {
 }
 
 /// The text of a text part or a marker; none if it is empty.
-fn words(body: &PartBody) -> Option<&str> {
+fn body_text(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) if !text.is_empty() => Some(text),
         PartBody::Marker(marker) if !marker.text.is_empty() => Some(&marker.text),

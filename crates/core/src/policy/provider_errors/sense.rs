@@ -302,7 +302,6 @@ words!(
     r"지원하지|유효하지|없습니다|잘못된"
 );
 
-/// The meaning of one sentence.
 pub(super) fn of_sentence(text: &str) -> Option<Meaning> {
     let text = &relevant(text);
     let sure = |kind| Some(Meaning { kind, is_sure: true });

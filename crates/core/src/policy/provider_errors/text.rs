@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// An error as it was said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ErrorText {
     /// HTTP statuses: the last one of the text, and those of its fields.
     pub(super) statuses: Vec<u16>,
     /// Codes and types, in lower case.
@@ -30,10 +30,9 @@ pub(super) fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a constant pattern")
 }
 
-/// Reads a message.
-pub(super) fn read(message: &str) -> Said {
+pub(super) fn read_error(message: &str) -> ErrorText {
     let plain = unwrapped(&both_ends(message));
-    let mut said = Said { statuses: status(&plain).into_iter().collect(), ..Said::default() };
+    let mut said = ErrorText { statuses: status(&plain).into_iter().collect(), ..ErrorText::default() };
     for (key, value) in fields(&plain) {
         match role(&key) {
             Role::Words => said.errors.extend(errors(value)),

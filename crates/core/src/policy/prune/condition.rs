@@ -1,6 +1,6 @@
 //! Decides if a prune applies now, and how many of the parts that it may prune it prunes.
 
-use super::protection::{Found, Search};
+use super::protection::{PrunablePart, Search};
 use crate::model::message::{FinishReason, Role};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -9,7 +9,7 @@ use crate::policy::violation::Check;
 use crate::policy::{Condition, Count, Prune};
 
 impl Count {
-    pub(in crate::policy) fn of(&self, window: &ModelWindow) -> u64 {
+    pub(in crate::policy) fn in_window(&self, window: &ModelWindow) -> u64 {
         match self {
             Self::Fixed(count) => u64::from(*count),
             Self::OfWindow(rule) => {
@@ -43,11 +43,11 @@ impl Condition {
 }
 
 /// The parts that are pruned now, in the order of the walk. A condition on idle time holds.
-pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>) -> Vec<Found<'a>> {
+pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>) -> Vec<PrunablePart<'a>> {
     let Search { mut free, parts, units } = search;
     let goes = match &prune.condition {
         Condition::Always | Condition::Idle { .. } => free.len(),
-        Condition::Parts { above } if parts > above.of(window) => free.len(),
+        Condition::Parts { above } if parts > above.in_window(window) => free.len(),
         Condition::Length { above_units, down_to_units } if units > *above_units => {
             oldest_down_to(&free, units, *down_to_units)
         }
@@ -56,7 +56,7 @@ pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>)
     let goes = match &prune.batch {
         Some(batch) => {
             // Whole batches: one that frees too little by itself goes together with the next.
-            let batch = usize::try_from(batch.of(window)).unwrap_or(usize::MAX).max(1);
+            let batch = usize::try_from(batch.in_window(window)).unwrap_or(usize::MAX).max(1);
             goes.saturating_sub(1) / batch * batch
         }
         None => goes,
@@ -66,7 +66,7 @@ pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>)
 }
 
 /// Number of the oldest parts to prune until at most `down_to_units` are left, or of all parts.
-fn oldest_down_to(free: &[Found<'_>], units: u64, down_to_units: u64) -> usize {
+fn oldest_down_to(free: &[PrunablePart<'_>], units: u64, down_to_units: u64) -> usize {
     let mut left = units;
     let oldest = free.iter().rev().take_while(|found| {
         let is_too_much = left > down_to_units;

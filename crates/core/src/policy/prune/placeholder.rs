@@ -1,6 +1,6 @@
 //! Placeholders for pruned parts, with fields about the part.
 
-use super::protection::Found;
+use super::protection::PrunablePart;
 use crate::model::part::{Media, PartBody, ToolCall};
 use crate::model::time::Timestamp;
 use crate::policy::tokens::length;
@@ -32,7 +32,7 @@ const FIELD_CHARS: usize = 128;
 
 impl Placeholder {
     /// The placeholder for a part.
-    pub(super) fn about(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>) -> String {
+    pub(super) fn about(&self, unit: LengthUnit, now: Timestamp, found: &PrunablePart<'_>) -> String {
         let media = match &*found.part.body {
             PartBody::Media(media) => Some(media),
             _ => None,
@@ -41,11 +41,17 @@ impl Placeholder {
     }
 
     /// The placeholder for a media item of an output.
-    pub(super) fn about_media(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>, media: &Media) -> String {
+    pub(super) fn about_media(
+        &self,
+        unit: LengthUnit,
+        now: Timestamp,
+        found: &PrunablePart<'_>,
+        media: &Media,
+    ) -> String {
         self.filled(unit, now, found, Some(media))
     }
 
-    fn filled(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>, media: Option<&Media>) -> String {
+    fn filled(&self, unit: LengthUnit, now: Timestamp, found: &PrunablePart<'_>, media: Option<&Media>) -> String {
         let call = found.call.map(|found| found.call);
         let tool = call.map_or(NO_TOOL, |call| &call.tool);
         let text = match &*found.part.body {

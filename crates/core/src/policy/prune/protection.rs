@@ -5,17 +5,17 @@ use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Pruned, SourceMessage};
-use crate::policy::calls::{Called, Calls};
+use crate::model::view::{PrunedPart, SourceMessage};
+use crate::policy::calls::{CallWithResult, Calls};
 use crate::policy::tokens::{estimate_part_of, estimate_text, estimate_words_of, estimated_output, length};
 use crate::policy::turns::{is_request, says_something};
-use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Step, Target, Walk, select};
+use crate::policy::{Condition, CountPer, FailedOutputs, Policy, PolicyStep, Prune, Replacement, Target, Walk, select};
 use std::borrow::Cow;
 
 /// Result of the walk.
 pub(super) struct Search<'a> {
     /// The parts that may be pruned, in the order of the walk.
-    pub(super) free: Vec<Found<'a>>,
+    pub(super) free: Vec<PrunablePart<'a>>,
     /// Number of parts of the kind in the view that were not pruned earlier, protected ones included.
     pub(super) parts: u64,
     /// Length of their texts, in the policy's unit.
@@ -23,10 +23,8 @@ pub(super) struct Search<'a> {
 }
 
 /// A part that may be pruned.
-pub(super) struct Found<'a> {
-    /// The message of the part.
+pub(super) struct PrunablePart<'a> {
     pub(super) source: &'a SourceMessage,
-    /// The part.
     pub(super) part: &'a Part,
     /// The call that an output answers.
     pub(super) call: Option<Call<'a>>,
@@ -54,7 +52,7 @@ pub(super) fn search<'a>(
     let mut walker = Walker {
         policy,
         prune,
-        parts_kept: prune.keep.parts.of(window),
+        parts_kept: prune.keep.parts.in_window(window),
         answered: answered(messages),
         turns: 0,
         turns_with_parts: 0,
@@ -73,7 +71,7 @@ pub(super) fn search<'a>(
         }
         let is_near = walker.turns < prune.keep.turns || behind < prune.keep.messages;
         let is_fixed = is_near || index >= read || source.message.sealed_revision.is_none();
-        if !source.message.kind.is_derived() && walker.message(source, is_fixed) == Going::Stop {
+        if !source.message.kind.is_derived() && walker.message(source, is_fixed) == WalkControl::Stop {
             break;
         }
         walker.turns = walker.turns.saturating_add(u32::from(is_request(&source.message)));
@@ -82,9 +80,8 @@ pub(super) fn search<'a>(
     walker.found
 }
 
-/// Control of the walk.
 #[derive(PartialEq)]
-enum Going {
+enum WalkControl {
     On,
     Stop,
 }
@@ -108,7 +105,7 @@ struct Walker<'a, 'p> {
 
 impl<'a> Walker<'a, '_> {
     /// Visits the parts of one message; if the message is fixed, they are only counted.
-    fn message(&mut self, source: &'a SourceMessage, is_fixed: bool) -> Going {
+    fn message(&mut self, source: &'a SourceMessage, is_fixed: bool) -> WalkControl {
         let parts = &source.message.parts;
         for index in 0..parts.len() {
             let part = match self.prune.walk {
@@ -124,16 +121,16 @@ impl<'a> Walker<'a, '_> {
                 match self.prune.walk {
                     Walk::All => continue,
                     Walk::UntilPruned | Walk::PartsAsWritten(_) if is_fixed => continue,
-                    Walk::PartsAsWritten(rule) if !rule.ends_at_pruned => return Going::On,
-                    Walk::UntilPruned | Walk::PartsAsWritten(_) => return Going::Stop,
+                    Walk::PartsAsWritten(rule) if !rule.ends_at_pruned => return WalkControl::On,
+                    Walk::UntilPruned | Walk::PartsAsWritten(_) => return WalkControl::Stop,
                 }
             }
             self.part(source, part, pruned, is_fixed);
         }
-        Going::On
+        WalkControl::On
     }
 
-    fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&Pruned>, is_fixed: bool) {
+    fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&PrunedPart>, is_fixed: bool) {
         let call = self.call_of(part);
         let (tokens, units) = measure(self.policy, source, part, pruned, call);
         if units == 0 && self.passes_over_silence(&part.body) {
@@ -152,7 +149,7 @@ impl<'a> Walker<'a, '_> {
         self.parts_seen += 1;
         let tokens_kept = self.prune.keep.tokens;
         if (tokens_kept == 0 || self.tokens_seen > tokens_kept) && self.parts_seen > self.parts_kept {
-            self.found.free.push(Found { source, part, call, tokens, units });
+            self.found.free.push(PrunablePart { source, part, call, tokens, units });
         }
     }
 
@@ -216,10 +213,10 @@ fn measure(
     policy: &Policy,
     source: &SourceMessage,
     part: &Part,
-    pruned: Option<&Pruned>,
+    pruned: Option<&PrunedPart>,
     call: Option<Call<'_>>,
 ) -> (i64, u64) {
-    let words = words(policy, &part.body, pruned);
+    let words = part_text(policy, &part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
     let tokens = match &words {
         Some(words) if policy.counting.per != CountPer::Contents => estimate_words_of(policy, source, part, words),
@@ -234,9 +231,9 @@ pub(in crate::policy) fn most_tokens(policy: &Policy, source: &SourceMessage, pa
     let names_count = policy.counting.per == CountPer::Contents;
     match &*part.body {
         PartBody::ToolResult(_) => {
-            let is_open = |step: &Step| match step {
-                Step::Prune(prune) => !is_pruned(prune, source, part),
-                Step::Omit(_) | Step::Summarize(_) => false,
+            let is_open = |step: &PolicyStep| match step {
+                PolicyStep::Prune(prune) => !is_pruned(prune, source, part),
+                PolicyStep::Omit(_) | PolicyStep::Summarize(_) => false,
             };
             if !policy.maintenance.iter().any(is_open) {
                 return 0;
@@ -257,7 +254,7 @@ pub(in crate::policy) fn most_tokens(policy: &Policy, source: &SourceMessage, pa
 }
 
 /// The text of a part that counts: as its marks show it, or without marks as the policy says.
-fn words<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>> {
+fn part_text<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&PrunedPart>) -> Option<Cow<'a, str>> {
     let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
     let text = match body {
         PartBody::ToolResult(result) if truncation.is_none() => return Some(estimated_output(policy, result)),
@@ -280,9 +277,9 @@ fn brings_no_media(body: &PartBody) -> bool {
 
 /// The calls with results, sorted by the ids of the result parts: mostly the order in which they were written.
 fn answered(messages: &[SourceMessage]) -> Vec<(PartId, Call<'_>)> {
-    let calls = Calls::of(messages);
+    let calls = Calls::from_messages(messages);
     let answered = calls.iter().filter_map(|called| {
-        let Called { source, part, call, answer, .. } = *called;
+        let CallWithResult { source, part, call, answer, .. } = *called;
         Some((answer?.part.id, Call { source, part, call }))
     });
     let mut answered: Vec<(PartId, Call<'_>)> = answered.collect();

@@ -1,11 +1,11 @@
 //! The replacement of a pruned part in a view.
 
-use super::protection::{Call, Found};
+use super::protection::{Call, PrunablePart};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::truncation::Truncation;
-use crate::model::view::Pruned;
+use crate::model::view::PrunedPart;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
 use crate::policy::{Policy, Prune, Replacement, Target};
 use uuid::Uuid;
@@ -18,7 +18,7 @@ pub(super) fn truncations(
     policy: &Policy,
     prune: &Prune,
     now: Timestamp,
-    found: &Found<'_>,
+    found: &PrunablePart<'_>,
 ) -> Vec<(PartId, Truncation)> {
     let truncation = truncation(policy, prune, now, found);
     let is_shorter = || estimate(policy, found, Some(&truncation)) < estimate(policy, found, None);
@@ -36,7 +36,7 @@ pub(super) fn truncations(
 }
 
 /// True if an output has no text for an excerpt. A truncation that keeps no text would remove the media too.
-fn is_excerpt_of_nothing(prune: &Prune, found: &Found<'_>) -> bool {
+fn is_excerpt_of_nothing(prune: &Prune, found: &PrunablePart<'_>) -> bool {
     let PartBody::ToolResult(result) = &*found.part.body else { return false };
     matches!(prune.replacement, Replacement::Named(_)) && result.output.is_empty()
 }
@@ -45,7 +45,7 @@ fn has_input(call: &Call<'_>) -> bool {
     call.call.input_json.len() > NO_INPUT.len() && call.source.pruned_part(call.part.id).is_none()
 }
 
-fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &Found<'_>) -> Truncation {
+fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &PrunablePart<'_>) -> Truncation {
     let unit = policy.counting.unit;
     match (&prune.replacement, &*found.part.body, prune.target) {
         (Replacement::Placeholder(placeholder), PartBody::ToolResult(result), Target::Attachments) => {
@@ -70,7 +70,7 @@ fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &Found<'_>)
 }
 
 /// An output as its marks show it.
-fn shown_output(found: &Found<'_>, output: &str) -> String {
+fn shown_output(found: &PrunablePart<'_>, output: &str) -> String {
     let pruned = found.source.pruned_part(found.part.id);
     pruned
         .and_then(|pruned| pruned.truncation.as_ref())
@@ -78,10 +78,10 @@ fn shown_output(found: &Found<'_>, output: &str) -> String {
 }
 
 /// Estimate of the part in its message, as it is or with a truncation.
-fn estimate(policy: &Policy, found: &Found<'_>, truncation: Option<&Truncation>) -> i64 {
+fn estimate(policy: &Policy, found: &PrunablePart<'_>, truncation: Option<&Truncation>) -> i64 {
     let tool = found.call.map(|found| found.call.tool.as_str());
     let Some(truncation) = truncation else { return estimate_part_of(policy, found.source, found.part, tool) };
     let pruned =
-        Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), truncation: Some(truncation.clone()) };
+        PrunedPart { part: found.part.id, compaction: CompactionId(Uuid::nil()), truncation: Some(truncation.clone()) };
     estimate_part(policy, found.source.message.role, &found.part.body, Some(&pruned), tool)
 }

@@ -32,7 +32,7 @@ fn small_policy() -> Policy {
 }
 
 fn select(policy: &Policy, messages: &[SourceMessage]) -> PrunePlan {
-    let Some(Step::Prune(prune)) = policy.maintenance.first() else { panic!("a prune") };
+    let Some(PolicyStep::Prune(prune)) = policy.maintenance.first() else { panic!("a prune") };
     super::select(policy, prune, &ModelWindow::default(), Timestamp(0), messages)
 }
 
@@ -85,7 +85,8 @@ fn a_truncated_output_is_estimated_by_what_its_agent_keeps() {
     for (preset, pruned) in [("neovate@2026", 0), ("neovate@2026-fixed", 0), ("opencode@seed", 5)] {
         let policy = samples::policy(preset);
         let steps = policy.maintenance.iter().chain(policy.levels().flat_map(|(_, level)| &level.steps));
-        let prune = steps.filter_map(|step| if let Step::Prune(prune) = step { Some(prune) } else { None }).next();
+        let prune =
+            steps.filter_map(|step| if let PolicyStep::Prune(prune) = step { Some(prune) } else { None }).next();
         let prune = Prune { minimum_tokens: 15_000, ..prune.expect("a prune").clone() };
         let counted = whole.iter().cloned().map(|mut source| {
             let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
@@ -170,7 +171,9 @@ fn a_target_is_one_line_of_bearable_length() {
 #[test]
 fn nothing_has_no_excerpt_and_keeps_its_media() {
     let agents = samples::policy("gemini-cli@0.26");
-    let Some(Step::Prune(Prune { replacement, .. })) = agents.maintenance.into_iter().next() else { panic!("a prune") };
+    let Some(PolicyStep::Prune(Prune { replacement, .. })) = agents.maintenance.into_iter().next() else {
+        panic!("a prune")
+    };
     let rule = Prune { replacement, ..Prune::default() };
     let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");
     assert_eq!(cleared(&rule, 0, &outputs("\"\"")), []);
@@ -197,7 +200,7 @@ fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
         (&early[0], "read_file", "9t", true),
         (&early[0], "read_file", "\"\" media=image/png", false),
     ] {
-        let Step::Prune(rule) = step else { panic!("a clearing") };
+        let PolicyStep::Prune(rule) = step else { panic!("a clearing") };
         let names: Vec<String> =
             cleared(rule, i64::MAX / 4, &outputs(tool, first)).into_iter().map(|(name, _)| name).collect();
         let expected: &[&str] = if is_cleared { &["c1:result"] } else { &[] };
@@ -292,7 +295,7 @@ fn media_become_text_in_every_position() {
 fn a_number_can_follow_the_window() {
     let count = Count::OfWindow(OfWindow { context_tokens_each: 12_500, minimum: 10, maximum: 500 });
     for (context, expected) in [(0, 10), (-5, 10), (200_000, 16), (1_000_000, 80), (i64::MAX, 500)] {
-        assert_eq!(count.of(&ModelWindow { context, ..ModelWindow::default() }), expected, "{context}");
+        assert_eq!(count.in_window(&ModelWindow { context, ..ModelWindow::default() }), expected, "{context}");
     }
     let json = r#"{"context_tokens_each":12500,"minimum":10,"maximum":500}"#;
     assert_eq!(serde_json::from_str::<Count>(json).expect("a count"), count);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Omitted};
+use crate::model::layout::{CoveredHistory, OmittedHistory};
 use crate::policy::{Retrieval, dsl, pairing, plan, samples};
 use uuid::Uuid;
 
@@ -16,8 +16,9 @@ fn policy(budget_tokens: i64) -> Policy {
 }
 
 fn covered(ranges: &[RevisionRange], omitted: &[(RevisionRange, OmitReason)]) -> Layout {
-    let covered = Covered { compaction: CompactionId(Uuid::nil()), mark: 50, summary: 49, ranges: ranges.to_vec() };
-    let omitted = omitted.iter().map(|(range, reason)| Omitted { range: *range, mark: 60, reason: *reason });
+    let covered =
+        CoveredHistory { compaction: CompactionId(Uuid::nil()), mark: 50, summary: 49, ranges: ranges.to_vec() };
+    let omitted = omitted.iter().map(|(range, reason)| OmittedHistory { range: *range, mark: 60, reason: *reason });
     Layout { covered: Some(covered), omitted: omitted.collect(), ..Layout::everything() }
 }
 
@@ -138,7 +139,7 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     let PartBody::Text(shown) = &*passage.body else { panic!("{passage:?}") };
     let words = shown.strip_prefix("user: ").expect("who spoke");
     assert!(text.contains(words) && words.contains("needle") && words.len() < text.len() / 2, "{words}");
-    let Some(Shortened::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };
+    let Some(PartShortening::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };
     let left_out = text.len() as i64 - words.len() as i64;
     // Blanks at the edges of a passage do not count.
     assert!((left_out - 4..=left_out).contains(&omitted_length), "{omitted_length} of {left_out}");
@@ -147,7 +148,7 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
 
 #[test]
 fn a_message_is_found_by_what_was_said_and_given_back_each_word_once() {
-    let words: Vec<Vec<String>> = messages().iter().map(words).collect();
+    let words: Vec<Vec<String>> = messages().iter().map(message_words).collect();
     assert_eq!(words[0], Vec::<String>::new(), "a rule is no dialogue");
     assert_eq!(words[1].join(" "), "the invoice parser fails on umlauts");
     assert!(!words[2].contains(&"parser".to_owned()), "neither thoughts nor calls: {:?}", words[2]);

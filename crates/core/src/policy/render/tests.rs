@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::part::ResultStatus;
-use crate::policy::Step;
+use crate::policy::PolicyStep;
 use crate::policy::{LengthUnit, ViewStyle, dsl, samples};
 
 fn policy(name: &str) -> Policy {
@@ -21,9 +21,9 @@ fn sketch(view: &View) -> Vec<String> {
             other => other.kind().to_owned(),
         };
         match part.shortened {
-            Some(Shortened::Pruned { original_length }) => format!("{body} pruned {original_length}"),
-            Some(Shortened::Truncated { omitted_length }) => format!("{body} cut {omitted_length}"),
-            Some(Shortened::Erased) => format!("{body} erased"),
+            Some(PartShortening::Pruned { original_length }) => format!("{body} pruned {original_length}"),
+            Some(PartShortening::Truncated { omitted_length }) => format!("{body} cut {omitted_length}"),
+            Some(PartShortening::Erased) => format!("{body} erased"),
             None => body,
         }
     };
@@ -167,7 +167,7 @@ a1
     let messages = dsl::parse(conversation);
     assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 4));
     policy.counting.unit = LengthUnit::Bytes;
-    if let Some(Step::Prune(prune)) = policy.maintenance.first_mut() {
+    if let Some(PolicyStep::Prune(prune)) = policy.maintenance.first_mut() {
         prune.replacement = crate::policy::Replacement::text("gone");
     }
     assert_eq!(sketch(&render(&policy, &messages)), expected("gone", 8));

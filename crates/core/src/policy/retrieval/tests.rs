@@ -11,7 +11,7 @@ fn characters() -> Counting {
         units_per_token: 1,
         rounding: Rounding::Ceil,
         per: CountPer::Message,
-        media: MediaUnits::all(0),
+        media: MediaUnits::same(0),
         usage: UsageCount::Total,
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::model::message::{FinishReason, Message, Role};
 use crate::model::view::SourceMessage;
-use crate::policy::calls::{Calls, Unfinished};
+use crate::policy::calls::{Calls, UnfinishedCalls};
 
-/// Safe boundaries.
 pub(super) struct SafeBoundaries {
     /// For each boundary, true if it leaves every result with its call.
     pub(super) safe: Vec<bool>,
@@ -13,8 +12,8 @@ pub(super) struct SafeBoundaries {
 }
 
 impl SafeBoundaries {
-    pub(super) fn of(messages: &[SourceMessage]) -> Self {
-        let calls = Calls::of(messages);
+    pub(super) fn from_messages(messages: &[SourceMessage]) -> Self {
+        let calls = Calls::from_messages(messages);
         let last = last_boundary(messages, calls.unfinished(messages));
         Self { safe: safe_boundaries(&calls, messages.len()), last }
     }
@@ -54,7 +53,7 @@ pub fn answered_calls(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)>
 
 /// The safe boundary nearest to a proposed one: earlier rather than later, 0 if there is none.
 pub fn nearest_safe_boundary(messages: &[SourceMessage], proposed: usize) -> usize {
-    SafeBoundaries::of(messages).nearest(proposed)
+    SafeBoundaries::from_messages(messages).nearest(proposed)
 }
 
 /// Messages that stay together or go together.
@@ -68,7 +67,7 @@ pub struct Group {
 
 /// The messages in the smallest groups that keep every result with its call.
 pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
-    let boundaries = SafeBoundaries::of(messages);
+    let boundaries = SafeBoundaries::from_messages(messages);
     let mut start = 0;
     let ends = (1..=messages.len()).filter(|&end| boundaries.safe[end]);
     ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= boundaries.last })
@@ -77,7 +76,7 @@ pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
 
 /// The last boundary that summarizes no open message and no running call: the limit for a summary supplied by a client.
 pub fn last_safe_boundary(messages: &[SourceMessage]) -> usize {
-    settled(messages, Calls::of(messages).unfinished(messages))
+    settled(messages, Calls::from_messages(messages).unfinished(messages))
 }
 
 /// The last boundary that summarizes no open message: the limit for a summary of a client that gave its calls up.
@@ -87,12 +86,12 @@ pub fn last_sealed_boundary(messages: &[SourceMessage]) -> usize {
 }
 
 /// Index of the first open message or running call, or the number of messages.
-fn settled(messages: &[SourceMessage], calls: Unfinished) -> usize {
+fn settled(messages: &[SourceMessage], calls: UnfinishedCalls) -> usize {
     calls.running.into_iter().fold(last_sealed_boundary(messages), usize::min)
 }
 
 /// The last boundary that summarizes nothing open, running or unanswered.
-fn last_boundary(messages: &[SourceMessage], calls: Unfinished) -> usize {
+fn last_boundary(messages: &[SourceMessage], calls: UnfinishedCalls) -> usize {
     // Messages after the last reply have no answer.
     let answered = messages.iter().rposition(|source| is_reply(&source.message)).map_or(0, |reply| reply + 1);
     answered.min(settled(messages, calls)).min(calls.unread.unwrap_or(messages.len()))

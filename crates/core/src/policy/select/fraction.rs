@@ -10,7 +10,7 @@ use crate::policy::violation::Check;
 use crate::policy::{Fraction, FractionBoundary, Policy};
 
 /// A content, and the index of the message that it begins with; none for contents before the messages.
-struct Located {
+struct LocatedContent {
     content: Content,
     message: Option<usize>,
 }
@@ -43,10 +43,10 @@ impl Fraction {
             }
             FractionBoundary::Rounds { rounds } => {
                 request(&contents, &units, target).unwrap_or_else(|last| match contents.last() {
-                    Some(Located { content, .. }) if content.is_model && content.calls => {
+                    Some(LocatedContent { content, .. }) if content.is_model && content.calls => {
                         before_rounds(&contents, rounds)
                     }
-                    Some(Located { content, .. }) if content.is_model || content.results > 0 => contents.len(),
+                    Some(LocatedContent { content, .. }) if content.is_model || content.results > 0 => contents.len(),
                     _ => last,
                 })
             }
@@ -68,16 +68,16 @@ impl Fraction {
 const LEAST_KEPT: f64 = 0.01;
 
 /// The contents of a request: the active summary with its acknowledgement, and the messages.
-fn located(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> Vec<Located> {
-    let mut list: Vec<Located> = Vec::new();
+fn located(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> Vec<LocatedContent> {
+    let mut list: Vec<LocatedContent> = Vec::new();
     if let Some(summary) = summary {
         let around = length_of_wrapper(policy);
         for (_, content) in contents(policy, std::slice::from_ref(summary)) {
             let part_units = content.part_units.saturating_add(around);
-            list.push(Located { content: Content { is_model: false, part_units, ..content }, message: None });
+            list.push(LocatedContent { content: Content { is_model: false, part_units, ..content }, message: None });
         }
         let answer = policy.view.acknowledgement.as_deref().map(|words| Content::of_text(true, words));
-        list.extend(answer.map(|content| Located { content, message: None }));
+        list.extend(answer.map(|content| LocatedContent { content, message: None }));
     }
     for (index, content) in contents(policy, messages) {
         match list.last_mut().filter(|last| !last.content.is_model && last.content.only_results()) {
@@ -86,7 +86,7 @@ fn located(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceM
                 last.content.results += content.results;
                 last.content.part_units = last.content.part_units.saturating_add(content.part_units);
             }
-            _ => list.push(Located { content, message: Some(index) }),
+            _ => list.push(LocatedContent { content, message: Some(index) }),
         }
     }
     list
@@ -99,19 +99,19 @@ fn length_of_wrapper(policy: &Policy) -> i64 {
     words.into_iter().map(|words| Content::of_text(false, words).part_units - empty).sum()
 }
 
-fn reached(contents: &[Located], units: &[i64], target: f64) -> usize {
+fn reached(contents: &[LocatedContent], units: &[i64], target: f64) -> usize {
     let mut before = 0_i64;
     let reached = units.iter().position(|units| {
         before = before.saturating_add(*units);
         before as f64 >= target
     });
     let start = reached.unwrap_or(contents.len());
-    let is_request = |located: &Located| !located.content.is_model && !located.content.only_results();
+    let is_request = |located: &LocatedContent| !located.content.is_model && !located.content.only_results();
     contents[start..].iter().position(is_request).map_or(contents.len(), |offset| start + offset)
 }
 
 /// The first request that has the target before it; as an error, the last request.
-fn request(contents: &[Located], units: &[i64], target: f64) -> Result<usize, usize> {
+fn request(contents: &[LocatedContent], units: &[i64], target: f64) -> Result<usize, usize> {
     let mut last = 0;
     let mut before = 0_i64;
     for (index, located) in contents.iter().enumerate() {
@@ -127,7 +127,7 @@ fn request(contents: &[Located], units: &[i64], target: f64) -> Result<usize, us
 }
 
 /// Index of the first of the last rounds before the calls at the end.
-fn before_rounds(contents: &[Located], rounds: u32) -> usize {
+fn before_rounds(contents: &[LocatedContent], rounds: u32) -> usize {
     let mut start = contents.len() - 1;
     for _ in 0..rounds {
         let Some([call, results]) = start.checked_sub(2).and_then(|from| contents.get(from..start)) else { break };

@@ -4,7 +4,7 @@ use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::policy::calls::Calls;
 use crate::policy::tokens::RangeEstimate;
-use crate::policy::{Step, dsl, samples};
+use crate::policy::{PolicyStep, dsl, samples};
 use proptest::prelude::*;
 
 /// A line of a generated conversation. The lines of two writers come in any order.
@@ -57,7 +57,7 @@ fn conversation(lines: &[Line]) -> Vec<SourceMessage> {
 
 fn tail_of(policy: &Policy) -> &Tail {
     match policy.auto.as_ref().and_then(|level_policy| level_policy.steps.last()) {
-        Some(Step::Summarize(rule)) => &rule.tail,
+        Some(PolicyStep::Summarize(rule)) => &rule.tail,
         other => panic!("{other:?} is no summary"),
     }
 }
@@ -139,7 +139,7 @@ proptest! {
         let policy = samples::policy("opencode@seed");
         let window = ModelWindow { context: 40_000, output: Some(20_000), ..ModelWindow::default() };
         let selection = select(&policy, tail_of(&policy), &window, &messages);
-        let tail = RangeEstimate::of(&policy, &messages).tokens(selection.head_end..messages.len());
+        let tail = RangeEstimate::from_messages(&policy, &messages).tokens(selection.head_end..messages.len());
         prop_assert!(tail <= 5_000 && selection.head_end > 0, "{selection:?} leaves {tail}");
     }
 }
@@ -147,24 +147,24 @@ proptest! {
 #[test]
 fn a_result_in_the_same_message_parts_from_nothing() {
     let messages = dsl::parse("u1 \"x\"\na2\n  tool bash#c1 out=4c done\nu3 \"x\"\na4 \"y\"");
-    assert_eq!(safe_boundaries(&Calls::of(&messages), messages.len()), [true; 5]);
-    assert_eq!(answered_calls(&Calls::of(&messages)).collect::<Vec<_>>(), [(1, 1)]);
+    assert_eq!(safe_boundaries(&Calls::from_messages(&messages), messages.len()), [true; 5]);
+    assert_eq!(answered_calls(&Calls::from_messages(&messages)).collect::<Vec<_>>(), [(1, 1)]);
 }
 
 #[test]
 fn a_call_id_that_is_used_twice_belongs_to_the_nearest_call() {
     let text = "a0\n  call bash#c\nt1\n  result c out=\"1\" done\na2\n  call bash#c\nt3\n  result c out=\"2\" done";
     let messages = dsl::parse(text);
-    assert_eq!(answered_calls(&Calls::of(&messages)).collect::<Vec<_>>(), [(0, 1), (2, 3)]);
-    assert_eq!(safe_boundaries(&Calls::of(&messages), 4), [true, false, true, false, true]);
+    assert_eq!(answered_calls(&Calls::from_messages(&messages)).collect::<Vec<_>>(), [(0, 1), (2, 3)]);
+    assert_eq!(safe_boundaries(&Calls::from_messages(&messages), 4), [true, false, true, false, true]);
 }
 
 #[test]
 fn a_step_of_several_messages_runs_as_a_whole() {
     let text = "u0 \"x\"\na1 \"y\"\nu2 \"x\"\na3\n  call bash#c1\na4\n  call bash#c2";
     let messages = dsl::parse(text);
-    assert_eq!(SafeBoundaries::of(&messages).last, 3);
+    assert_eq!(SafeBoundaries::from_messages(&messages).last, 3);
     // With a result in between, the model has replied again, and the first call is abandoned.
     let messages = dsl::parse(&format!("{}\n  tool bash#c3 out=4c done\na5 \"z\"", &text[..text.len() - 17]));
-    assert_eq!(SafeBoundaries::of(&messages).last, 5);
+    assert_eq!(SafeBoundaries::from_messages(&messages).last, 5);
 }

@@ -24,7 +24,7 @@ impl LastTurns {
         let mut keep = None;
         for turn in turns.iter().rev().take(self.turns.map_or(usize::MAX, |turns| turns as usize)) {
             // Only messages that may stay are estimated, however long the history is.
-            let estimates = RangeEstimate::of(policy, &messages[turn.start..turn.end]);
+            let estimates = RangeEstimate::from_messages(policy, &messages[turn.start..turn.end]);
             let length = turn.end - turn.start;
             let size = estimates.tokens(0..length);
             if total.saturating_add(size) <= budget {

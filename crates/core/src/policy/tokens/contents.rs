@@ -8,7 +8,7 @@
 
 use super::json;
 use super::shown::shown_one_by_one;
-use super::units::{Shown, length, text_units};
+use super::units::{ShownPart, length, text_units};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
@@ -18,7 +18,7 @@ use foldhash::HashMap;
 /// The units of one message: the JSON of its contents.
 ///
 /// The name of a result's tool counts with the call, because a result alone does not have it.
-pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
+pub(super) fn units(counting: &Counting, parts: &[ShownPart<'_>]) -> i64 {
     parts.iter().map(|part| part_units(counting, part)).fold(0, i64::saturating_add)
 }
 
@@ -27,37 +27,37 @@ const RESULT_UNITS: i64 = 64;
 
 /// The units of one message by characters: the texts and outputs, and the JSON of calls with their
 /// ids.
-pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
-    let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) | Shown::Reasoning(text) => text_units(counting, text),
-        Shown::Call { call, input_json } => {
+pub(super) fn characters(counting: &Counting, parts: &[ShownPart<'_>]) -> i64 {
+    let of = |part: &ShownPart<'_>| match part {
+        ShownPart::Text(text) | ShownPart::Reasoning(text) => text_units(counting, text),
+        ShownPart::Call { call, input_json } => {
             // Every call has an id, made up if a provider gave none.
             let id = r#""id":,"#.len() as i64 + string(&call.call_id);
             call_json(&call.tool, input_json).saturating_add(id)
         }
-        Shown::Result { output, attachments, .. } => {
-            let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
+        ShownPart::Result { output, attachments, .. } => {
+            let media = attachments.iter().map(|media| counting.media.units_of(media)).fold(0, i64::saturating_add);
             text_units(counting, output).saturating_add(media).saturating_add(RESULT_UNITS)
         }
-        Shown::Media(media) => counting.media.of(media),
-        Shown::Opaque(opaque) => opaque_units(opaque),
+        ShownPart::Media(media) => counting.media.units_of(media),
+        ShownPart::Opaque(opaque) => opaque_units(opaque),
     };
     parts.iter().map(of).fold(0, i64::saturating_add)
 }
 
-fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
+fn part_units(counting: &Counting, part: &ShownPart<'_>) -> i64 {
     match part {
-        Shown::Text(text) | Shown::Reasoning(text) => text_units(counting, text),
-        Shown::Call { call, input_json } => {
+        ShownPart::Text(text) | ShownPart::Reasoning(text) => text_units(counting, text),
+        ShownPart::Call { call, input_json } => {
             let results_name = length(LengthUnit::Utf16, &call.tool) as i64;
             call_json(&call.tool, input_json).saturating_add(results_name)
         }
-        Shown::Result { result, output, attachments } => {
-            let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
+        ShownPart::Result { result, output, attachments } => {
+            let media = attachments.iter().map(|media| counting.media.units_of(media)).fold(0, i64::saturating_add);
             response_json(result, output).saturating_add(media)
         }
-        Shown::Media(media) => counting.media.of(media),
-        Shown::Opaque(opaque) => opaque_units(opaque),
+        ShownPart::Media(media) => counting.media.units_of(media),
+        ShownPart::Opaque(opaque) => opaque_units(opaque),
     }
 }
 
@@ -116,7 +116,7 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
     let mut contents: Vec<(usize, Content)> = Vec::with_capacity(messages.len());
     for (index, source) in messages.iter().enumerate() {
         for part in shown_one_by_one(policy, source) {
-            let is_result = matches!(part, Shown::Result { .. });
+            let is_result = matches!(part, ShownPart::Result { .. });
             let is_model = source.message.role == Role::Assistant && !is_result;
             // Text of a user beside results is in the same content; text of the model is not.
             let fits = contents.last().is_some_and(|(last, content)| *last == index && content.is_model == is_model);
@@ -126,7 +126,7 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
             let Some((_, content)) = contents.last_mut() else { continue };
             content.parts += 1;
             content.results += i64::from(is_result);
-            content.calls |= matches!(part, Shown::Call { .. });
+            content.calls |= matches!(part, ShownPart::Call { .. });
             content.part_units = content.part_units.saturating_add(part_json(&part, &tools));
         }
     }
@@ -134,12 +134,12 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
 }
 
 /// The length of a part as JSON.
-fn part_json(part: &Shown<'_>, tools: &HashMap<&str, &str>) -> i64 {
+fn part_json(part: &ShownPart<'_>, tools: &HashMap<&str, &str>) -> i64 {
     match part {
-        Shown::Text(text) => text_json(text),
-        Shown::Reasoning(text) => text_json(text) + r#","thought":true"#.len() as i64,
-        Shown::Call { call, input_json } => call_json(&call.tool, input_json),
-        Shown::Result { result, output, attachments } => {
+        ShownPart::Text(text) => text_json(text),
+        ShownPart::Reasoning(text) => text_json(text) + r#","thought":true"#.len() as i64,
+        ShownPart::Call { call, input_json } => call_json(&call.tool, input_json),
+        ShownPart::Result { result, output, attachments } => {
             let tool = tools.get(result.call_id.as_str());
             let name = tool.map_or(0, |name| r#","name":"#.len() as i64 + string(name));
             let skeleton = r#"{"functionResponse":{"id":,"response":}}"#.len() as i64;
@@ -151,8 +151,8 @@ fn part_json(part: &Shown<'_>, tools: &HashMap<&str, &str>) -> i64 {
             let words = string(&result.call_id) + name + response_json(result, output);
             words.saturating_add(skeleton).saturating_add(parts).saturating_add(list)
         }
-        Shown::Media(media) => media_json(media),
-        Shown::Opaque(opaque) => opaque_units(opaque),
+        ShownPart::Media(media) => media_json(media),
+        ShownPart::Opaque(opaque) => opaque_units(opaque),
     }
 }
 

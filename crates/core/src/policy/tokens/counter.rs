@@ -43,7 +43,7 @@ impl Bounds {
 
 impl<'a> Counter<'a> {
     /// Counts stored messages as a view will show them.
-    pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
+    pub fn from_messages(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
         let contributions: Vec<Bounds> = messages.iter().map(|message| contribution(policy, message)).collect();
         let sum = contributions.iter().copied().fold(Bounds::default(), Bounds::plus);
         Self { policy, contributions, sum }
@@ -119,14 +119,15 @@ mod tests {
     /// Compares a running count with a new count, on both sides of the exact numbers.
     fn check(policy: &Policy, counter: &Counter<'_>, messages: &[SourceMessage], shown: &[usize]) {
         let shown: Vec<SourceMessage> = shown.iter().map(|&index| messages[index].clone()).collect();
-        let tokens = RangeEstimate::of(policy, &shown).tokens(0..shown.len());
+        let tokens = RangeEstimate::from_messages(policy, &shown).tokens(0..shown.len());
         for limit in [0, tokens - 1, tokens, 1 << 40] {
             let exceeds = counter.clone().exceeds(limit, |index| &messages[index]);
             assert_eq!(exceeds, tokens > limit, "{}: {tokens} and {limit}", policy.preset);
         }
         for (index, message) in messages.iter().enumerate() {
             let is_left_out = counter.contributions[index] == Bounds::default();
-            let alone = RangeEstimate::of(policy, std::slice::from_ref(message)).tokens(0..usize::from(!is_left_out));
+            let alone = RangeEstimate::from_messages(policy, std::slice::from_ref(message))
+                .tokens(0..usize::from(!is_left_out));
             for limit in [-1, 0, alone - 1, alone, 1 << 40] {
                 let exceeds = counter.clone().exceeds_alone(index, limit, || message);
                 assert_eq!(exceeds, alone > limit, "{}: {alone} and {limit}", policy.preset);
@@ -141,7 +142,7 @@ mod tests {
         );
         for preset in samples::all() {
             let policy = preset.policy();
-            let mut counter = Counter::of(&policy, &messages);
+            let mut counter = Counter::from_messages(&policy, &messages);
             check(&policy, &counter, &messages, &[0, 1, 2, 3, 4]);
             counter.leave_out(0);
             check(&policy, &counter, &messages, &[1, 2, 3, 4]);
@@ -157,7 +158,7 @@ mod tests {
     fn a_list_far_above_a_limit_is_not_encoded() {
         let policy = samples::policy("suna@2026");
         let messages = dsl::parse("u1 \"a\"\na2 \"b\"\nu3 \"c\"");
-        let mut counter = Counter::of(&policy, &messages);
+        let mut counter = Counter::from_messages(&policy, &messages);
         assert!(counter.exceeds(50, |index| panic!("message {index} is counted")));
         assert!(counter.exceeds_alone(0, 10, || panic!("a message is counted")));
         assert!(counter.contributions.iter().all(|contribution| !contribution.is_exact()));

@@ -55,7 +55,7 @@ pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
 }
 
 /// The counts of a part, if they are known and no mark changes the part.
-pub(super) fn of(source: &SourceMessage, part: &Part) -> Option<PartCounts> {
+pub(super) fn count_part(source: &SourceMessage, part: &Part) -> Option<PartCounts> {
     source.counts.as_ref()?;
     of_part(source, source.message.parts.iter().position(|other| other.id == part.id)?)
 }

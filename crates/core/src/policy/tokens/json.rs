@@ -9,14 +9,14 @@
 //! All media items have the same number of units, whatever their size, and the input of a call counts as its JSON
 //! without blanks between tokens.
 
-use super::units::{Shown, length, role_name};
+use super::units::{ShownPart, length, role_name};
 use crate::model::message::Role;
 use crate::model::part::ResultStatus;
 use crate::policy::{Counting, LengthUnit};
 
 /// The units of one message, which has parts; the caller adds the comma after it.
-pub(super) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
+pub(super) fn units(counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
+    let is_result = |part: &ShownPart<'_>| matches!(part, ShownPart::Result { .. });
     let runs = parts.chunk_by(|before, after| is_result(before) == is_result(after));
     let envelopes = runs.map(|run| {
         let role = match role {
@@ -37,16 +37,16 @@ fn envelope(role: Role, parts: usize) -> usize {
     r#"{"role":"","content":[]}"#.len() + role_name(role).len() + parts.saturating_sub(1)
 }
 
-fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
+fn part_units(counting: &Counting, part: &ShownPart<'_>) -> i64 {
     match part {
-        Shown::Text(text) => texts(counting, r#"{"type":"text","text":}"#, &[text]),
-        Shown::Reasoning(text) => texts(counting, r#"{"type":"reasoning","text":}"#, &[text]),
-        Shown::Call { call, input_json } => {
+        ShownPart::Text(text) => texts(counting, r#"{"type":"text","text":}"#, &[text]),
+        ShownPart::Reasoning(text) => texts(counting, r#"{"type":"reasoning","text":}"#, &[text]),
+        ShownPart::Call { call, input_json } => {
             let skeleton = r#"{"type":"tool-call","toolCallId":,"toolName":,"input":}"toolName":,"#;
             texts(counting, skeleton, &[&call.call_id, &call.tool, &call.tool])
                 .saturating_add(compact_json_units(counting.unit, input_json))
         }
-        Shown::Result { result, output, attachments } => {
+        ShownPart::Result { result, output, attachments } => {
             let skeleton = match result.status {
                 ResultStatus::Completed => r#"{"type":"tool-result","toolCallId":,"output":{"type":"text","value":}}"#,
                 ResultStatus::Error | ResultStatus::Interrupted => {
@@ -56,8 +56,8 @@ fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
             let words = texts(counting, skeleton, &[&result.call_id, output]);
             words.saturating_add(counting.media.of_attachments(attachments))
         }
-        Shown::Media(media) => counting.media.of(media),
-        Shown::Opaque(opaque) => opaque.data.len() as i64,
+        ShownPart::Media(media) => counting.media.units_of(media),
+        ShownPart::Opaque(opaque) => opaque.data.len() as i64,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The size of a message in units, by the rule of the policy.
 
 use super::shown::{as_is, shown_parts};
-use super::units::{Shown, is_encoded, text_units};
+use super::units::{ShownPart, is_encoded, text_units};
 use super::{contents, json, words};
 use crate::model::message::Role;
 use crate::model::part::PartBody;
@@ -9,7 +9,7 @@ use crate::model::view::{SourceMessage, ViewKind, ViewMessage};
 use crate::policy::{CountPer, Counting, Policy, bpe};
 
 /// The units of one message; 0 if a model sees nothing of it.
-pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[ShownPart<'_>]) -> i64 {
     if parts.is_empty() {
         return 0;
     }
@@ -25,7 +25,7 @@ pub(in crate::policy) fn units(counting: &Counting, role: Role, parts: &[Shown<'
 
 pub(in crate::policy) fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
     // The parts of a view are truncated already and are not truncated again.
-    let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
+    let parts: Vec<ShownPart<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
     let units = units(&policy.counting, message.role, &parts);
     match (&policy.counting.per, message.kind) {
         (CountPer::Message | CountPer::Contents | CountPer::Characters, ViewKind::Summary)

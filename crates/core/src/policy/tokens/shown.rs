@@ -1,8 +1,8 @@
 //! The parts of stored messages and of views as a model sees them.
 
-use super::units::Shown;
+use super::units::ShownPart;
 use crate::model::part::{Media, PartBody, ToolResult};
-use crate::model::view::{Pruned, SourceMessage};
+use crate::model::view::{PrunedPart, SourceMessage};
 use crate::policy::{OutputEstimate, Policy, truncate};
 use std::borrow::Cow;
 
@@ -10,16 +10,16 @@ use std::borrow::Cow;
 pub(in crate::policy) fn shown<'a>(
     policy: &Policy,
     body: &'a PartBody,
-    pruned: Option<&'a Pruned>,
-) -> Option<Shown<'a>> {
+    pruned: Option<&'a PrunedPart>,
+) -> Option<ShownPart<'a>> {
     let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
     let apply = |text: &'a str| truncation.map_or(Cow::Borrowed(text), |truncation| Cow::Owned(truncation.apply(text)));
     let seen = |text: Cow<'a, str>| (!text.is_empty()).then_some(text);
     match body {
-        PartBody::Text(text) => seen(apply(text)).map(Shown::Text),
-        PartBody::Reasoning(text) => seen(apply(text)).map(Shown::Reasoning),
-        PartBody::Marker(marker) => seen(Cow::Borrowed(&marker.text)).map(Shown::Text),
-        PartBody::ToolCall(call) => Some(Shown::Call { call, input_json: apply(&call.input_json) }),
+        PartBody::Text(text) => seen(apply(text)).map(ShownPart::Text),
+        PartBody::Reasoning(text) => seen(apply(text)).map(ShownPart::Reasoning),
+        PartBody::Marker(marker) => seen(Cow::Borrowed(&marker.text)).map(ShownPart::Text),
+        PartBody::ToolCall(call) => Some(ShownPart::Call { call, input_json: apply(&call.input_json) }),
         PartBody::ToolResult(result) => {
             let attachments: &[Media] = if truncation.map_or(pruned.is_some(), |truncation| truncation.keeps_nothing())
             {
@@ -32,13 +32,13 @@ pub(in crate::policy) fn shown<'a>(
                 (Some(_), Some(truncation)) => Cow::Owned(truncation.apply(&result.output)),
                 (Some(_), None) => Cow::Owned(policy.placeholder().to_owned()),
             };
-            Some(Shown::Result { result, output, attachments })
+            Some(ShownPart::Result { result, output, attachments })
         }
         PartBody::Media(media) => match truncation {
-            Some(truncation) => seen(Cow::Owned(truncation.apply(""))).map(Shown::Text),
-            None => Some(Shown::Media(media)),
+            Some(truncation) => seen(Cow::Owned(truncation.apply(""))).map(ShownPart::Text),
+            None => Some(ShownPart::Media(media)),
         },
-        PartBody::Opaque(opaque) => truncation.is_none().then_some(Shown::Opaque(opaque)),
+        PartBody::Opaque(opaque) => truncation.is_none().then_some(ShownPart::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
     }
 }
@@ -59,25 +59,25 @@ pub(in crate::policy) fn truncated_output<'a>(policy: &Policy, result: &'a ToolR
     })
 }
 
-pub(in crate::policy) fn as_is(body: &PartBody) -> Option<Shown<'_>> {
+pub(in crate::policy) fn as_is(body: &PartBody) -> Option<ShownPart<'_>> {
     let seen = |text: &'_ str| (!text.is_empty()).then_some(());
     match body {
-        PartBody::Text(text) => seen(text).map(|()| Shown::Text(Cow::Borrowed(text))),
-        PartBody::Reasoning(text) => seen(text).map(|()| Shown::Reasoning(Cow::Borrowed(text))),
-        PartBody::Marker(marker) => seen(&marker.text).map(|()| Shown::Text(Cow::Borrowed(&marker.text))),
-        PartBody::ToolCall(call) => Some(Shown::Call { call, input_json: Cow::Borrowed(&call.input_json) }),
+        PartBody::Text(text) => seen(text).map(|()| ShownPart::Text(Cow::Borrowed(text))),
+        PartBody::Reasoning(text) => seen(text).map(|()| ShownPart::Reasoning(Cow::Borrowed(text))),
+        PartBody::Marker(marker) => seen(&marker.text).map(|()| ShownPart::Text(Cow::Borrowed(&marker.text))),
+        PartBody::ToolCall(call) => Some(ShownPart::Call { call, input_json: Cow::Borrowed(&call.input_json) }),
         PartBody::ToolResult(result) => {
             let output = Cow::Borrowed(result.output.as_str());
-            Some(Shown::Result { result, output, attachments: &result.attachments })
+            Some(ShownPart::Result { result, output, attachments: &result.attachments })
         }
-        PartBody::Media(media) => Some(Shown::Media(media)),
-        PartBody::Opaque(opaque) => Some(Shown::Opaque(opaque)),
+        PartBody::Media(media) => Some(ShownPart::Media(media)),
+        PartBody::Opaque(opaque) => Some(ShownPart::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
     }
 }
 
 /// The parts of a stored message as a view will show them.
-pub(in crate::policy) fn shown_parts<'a>(policy: &Policy, source: &'a SourceMessage) -> Vec<Shown<'a>> {
+pub(in crate::policy) fn shown_parts<'a>(policy: &Policy, source: &'a SourceMessage) -> Vec<ShownPart<'a>> {
     shown_one_by_one(policy, source).collect()
 }
 
@@ -85,7 +85,7 @@ pub(in crate::policy) fn shown_parts<'a>(policy: &Policy, source: &'a SourceMess
 pub(in crate::policy) fn shown_one_by_one<'a>(
     policy: &Policy,
     source: &'a SourceMessage,
-) -> impl Iterator<Item = Shown<'a>> {
+) -> impl Iterator<Item = ShownPart<'a>> {
     let parts = source.message.parts.iter();
     parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id)))
 }

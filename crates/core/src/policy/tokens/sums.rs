@@ -15,7 +15,6 @@ pub(in crate::policy) fn addend(counting: &Counting, units: i64) -> i64 {
     }
 }
 
-/// The tokens of a list with this sum.
 pub(in crate::policy) fn list_tokens(counting: &Counting, sum: i64) -> i64 {
     match &counting.per {
         CountPer::Message => sum,

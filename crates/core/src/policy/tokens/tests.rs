@@ -2,7 +2,7 @@ use super::*;
 use crate::model::part::{Media, Opaque, ToolCall};
 use crate::model::view::{ViewKind, ViewPart};
 use crate::policy::bpe::{Encoding, Vocabulary};
-use crate::policy::{Attached, MediaUnits, Rounding, UsageCount, dsl, samples};
+use crate::policy::{AttachedVocabulary, MediaUnits, Rounding, UsageCount, dsl, samples};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn counting(units_per_token: u32, rounding: Rounding) -> Counting {
         units_per_token,
         rounding,
         per: CountPer::Message,
-        media: MediaUnits::all(0),
+        media: MediaUnits::same(0),
         usage: UsageCount::Total,
     }
 }
@@ -212,7 +212,7 @@ fn an_encoding_counts_its_tokens() {
 fn a_vocabulary_counts_once_it_is_attached() {
     let bytes = (0..=u8::MAX).map(|byte| format!("{} {byte}\n", BASE64_STANDARD.encode([byte]))).collect::<String>();
     let bytes = Arc::new(Vocabulary::parse("bytes", bytes.as_bytes()).expect("a vocabulary"));
-    let named = |name: &str| TextUnits::Vocabulary { name: name.to_owned(), attached: Attached::default() };
+    let named = |name: &str| TextUnits::Vocabulary { name: name.to_owned(), attached: AttachedVocabulary::default() };
     let without = exact(named("bytes"), CountPer::Message);
     assert_eq!(estimate_text(&without.counting, "hello world"), 2);
     let with = without.clone().with_vocabularies(std::slice::from_ref(&bytes));

@@ -4,8 +4,8 @@ use super::classes;
 use crate::model::message::Role;
 use crate::model::part::{Media, Opaque, ToolCall, ToolResult};
 use crate::model::usage::Usage;
-use crate::policy::bpe::{self, Encoding, Tokenized, Vocabulary};
-use crate::policy::{Attached, Counting, LengthUnit, MediaUnits, Policy, TextUnits, UsageCount};
+use crate::policy::bpe::{self, Encoding, TokenizedText, Vocabulary};
+use crate::policy::{AttachedVocabulary, Counting, LengthUnit, MediaUnits, Policy, TextUnits, UsageCount};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ impl Policy {
     /// The same policy with the vocabulary that it names, if it is among these.
     pub fn with_vocabularies(mut self, vocabularies: &[Arc<Vocabulary>]) -> Self {
         if let TextUnits::Vocabulary { name, attached } = &mut self.counting.text {
-            *attached = Attached(vocabularies.iter().find(|vocabulary| vocabulary.name() == name).cloned());
+            *attached = AttachedVocabulary(vocabularies.iter().find(|vocabulary| vocabulary.name() == name).cloned());
         }
         self
     }
@@ -32,12 +32,12 @@ impl UsageCount {
 
 impl MediaUnits {
     /// The same size for every media item.
-    pub const fn all(units: u32) -> Self {
+    pub const fn same(units: u32) -> Self {
         Self { image_units: units, document_units: units, other_units: units, attachment_units: units }
     }
 
     /// The units of a media item in a message.
-    pub fn of(&self, media: &Media) -> i64 {
+    pub fn units_of(&self, media: &Media) -> i64 {
         let units = match media.mime_type.as_str() {
             mime if mime.starts_with("image/") => self.image_units,
             "application/pdf" => self.document_units,
@@ -95,24 +95,28 @@ pub(super) fn text_units_above(counting: &Counting, text: &str, enough: i64) -> 
         }
         TextUnits::Classes => classes::text_units(text),
         TextUnits::Bpe { encoding } => bpe::count_above(*encoding, text, enough),
-        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count_above(text, enough),
-        TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count_above(Encoding::Qwen, text, enough),
+        TextUnits::Vocabulary { attached: AttachedVocabulary(Some(vocabulary)), .. } => {
+            vocabulary.count_above(text, enough)
+        }
+        TextUnits::Vocabulary { attached: AttachedVocabulary(None), .. } => {
+            bpe::count_above(Encoding::Qwen, text, enough)
+        }
     }
 }
 
 /// A text with the ends of its tokens; none if the policy only estimates them.
-pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
+pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<TokenizedText<'a>> {
     match &counting.text {
         TextUnits::Length | TextUnits::Mixed { .. } | TextUnits::Classes => None,
         TextUnits::Bpe { encoding } => Some(encoding.tokenize(text)),
-        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
-        TextUnits::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
+        TextUnits::Vocabulary { attached: AttachedVocabulary(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
+        TextUnits::Vocabulary { attached: AttachedVocabulary(None), .. } => Some(Encoding::Qwen.tokenize(text)),
     }
 }
 
 /// A part as a model sees it.
 #[derive(Debug, Clone)]
-pub enum Shown<'a> {
+pub enum ShownPart<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Reasoning of the model.

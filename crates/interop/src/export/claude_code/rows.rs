@@ -2,7 +2,7 @@
 
 use super::super::session::{FileLine, Message, speaker};
 use super::Writer;
-use crate::compose::{Composed, base64, digits, input_object, list, one_line, string_in, uuid};
+use crate::compose::{ObjectWriter, base64, digits, input_object, list, one_line, string_in, uuid};
 use crate::raw::{Object, quote};
 use longhand_model::message::{FinishReason, MessageKind, Role};
 use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolResult};
@@ -61,9 +61,9 @@ impl Writer<'_> {
     }
 
     /// Writes a row after the current position.
-    fn row(&mut self, message: &Message, id: String, parent: Option<String>, members: Composed) {
+    fn row(&mut self, message: &Message, id: String, parent: Option<String>, members: ObjectWriter) {
         let envelope = &self.envelope;
-        let mut row = Composed::default()
+        let mut row = ObjectWriter::default()
             .nullable("parentUuid", parent.as_deref())
             .value("isSidechain", envelope.is_sidechain)
             .text("userType", "external")
@@ -96,11 +96,11 @@ impl Writer<'_> {
         };
         let is_meta =
             message.is_note() || message.kind == MessageKind::Continuation || message.kind == MessageKind::Branch;
-        let mut members = Composed::default().text("type", "user");
+        let mut members = ObjectWriter::default().text("type", "user");
         if is_meta {
             members = members.value("isMeta", true);
         }
-        let inner = Composed::default().text("role", "user").json("content", content);
+        let inner = ObjectWriter::default().text("role", "user").json("content", content);
         let (id, parent) = (self.own_uuid(original, None), self.parent());
         self.row(original, id, parent, members.json("message", inner.end()));
     }
@@ -122,8 +122,8 @@ impl Writer<'_> {
         if blocks.is_empty() {
             return;
         }
-        let inner = Composed::default().text("role", "user").json("content", list(&blocks));
-        let members = Composed::default().text("type", "user").json("message", inner.end());
+        let inner = ObjectWriter::default().text("role", "user").json("content", list(&blocks));
+        let members = ObjectWriter::default().text("type", "user").json("message", inner.end());
         let (id, parent) = (self.own_uuid(message, None), self.parent());
         self.row(message, id, parent, members);
     }
@@ -137,11 +137,11 @@ impl Writer<'_> {
             quote(&result.output)
         } else {
             if !result.output.is_empty() {
-                media.insert(0, Composed::default().text("type", "text").text("text", &result.output).end());
+                media.insert(0, ObjectWriter::default().text("type", "text").text("text", &result.output).end());
             }
             list(&media)
         };
-        let block = Composed::default()
+        let block = ObjectWriter::default()
             .text("tool_use_id", &result.call_id)
             .text("type", "tool_result")
             .json("content", content);
@@ -165,7 +165,7 @@ impl Writer<'_> {
             }
         }
         if blocks.is_empty() {
-            blocks.push((None, Composed::default().text("type", "text").text("text", "").end()));
+            blocks.push((None, ObjectWriter::default().text("type", "text").text("text", "").end()));
         }
         let number = if segment == 0 { String::new() } else { format!("_{segment}") };
         let reply = format!("msg_{}{number}", digits(&original.id));
@@ -177,7 +177,7 @@ impl Writer<'_> {
             let has_calls = parts.iter().any(|(_, part)| matches!(&*part.body, PartBody::ToolCall(_)));
             let stop = finish.map(|finish| finish.reason).filter(|_| is_end);
             let stop = if is_last { stop.and_then(|reason| stop_reason(reason, has_calls)) } else { Some("tool_use") };
-            let inner = Composed::default()
+            let inner = ObjectWriter::default()
                 .text("model", if message.model.is_empty() { "unknown" } else { &message.model })
                 .text("id", &reply)
                 .text("type", "message")
@@ -186,7 +186,7 @@ impl Writer<'_> {
                 .nullable("stop_reason", stop.filter(|_| is_end))
                 .json("stop_sequence", "null")
                 .json("usage", usage_json(usage));
-            let members = Composed::default().json("message", inner.end()).text("type", "assistant");
+            let members = ObjectWriter::default().json("message", inner.end()).text("type", "assistant");
             let (id, parent) = (self.own_uuid(original, index), self.parent());
             self.row(original, id, parent, members);
         }
@@ -196,7 +196,7 @@ impl Writer<'_> {
         let is_own = string_in(message.metadata_json.as_deref(), "format").as_deref() == Some("claude-code");
         let metadata = part.metadata_json.as_deref();
         let is_reply = message.role == Role::Assistant;
-        let block = Composed::default();
+        let block = ObjectWriter::default();
         let block = match &*part.body {
             PartBody::Text(text) => block.text("type", "text").text("text", text),
             PartBody::Marker(marker) if !marker.text.is_empty() => {
@@ -211,7 +211,7 @@ impl Writer<'_> {
             PartBody::ToolCall(call) if is_reply => {
                 let input = input_object(&call.input_json).unwrap_or_else(|| {
                     self.report.note("inputs that are no JSON object, which are a text in the file");
-                    Composed::default().text("input", &call.input_json).end()
+                    ObjectWriter::default().text("input", &call.input_json).end()
                 });
                 block.text("type", "tool_use").text("id", &call.call_id).text("name", &call.tool).json("input", input)
             }
@@ -244,13 +244,13 @@ impl Writer<'_> {
             }
         };
         let source = match &media.source {
-            MediaSource::Bytes(bytes) => Composed::default()
+            MediaSource::Bytes(bytes) => ObjectWriter::default()
                 .text("type", "base64")
                 .text("media_type", &media.mime_type)
                 .json("data", base64(bytes)),
-            MediaSource::Uri(uri) => Composed::default().text("type", "url").text("url", uri),
+            MediaSource::Uri(uri) => ObjectWriter::default().text("type", "url").text("url", uri),
         };
-        let mut block = Composed::default().text("type", kind).json("source", source.end());
+        let mut block = ObjectWriter::default().text("type", kind).json("source", source.end());
         if kind == "document" && !media.name.is_empty() {
             block = block.text("title", &media.name);
         }
@@ -267,22 +267,24 @@ impl Writer<'_> {
             .filter(|message| tail.is_some_and(|tail| (tail.revision..summary.revision).contains(&message.revision)));
         let kept: Vec<_> = kept.filter_map(|message| self.rows_of.get(&message.id)).cloned().collect();
         let anchor = uuid(&summary.id);
-        let mut metadata = Composed::default()
+        let mut metadata = ObjectWriter::default()
             .text("trigger", if made.is_manual { "manual" } else { "auto" })
             .value("preTokens", made.tokens_before);
         if let (Some(first), Some(last)) = (kept.first(), kept.last()) {
-            let segment =
-                Composed::default().text("headUuid", &first.0).text("anchorUuid", &anchor).text("tailUuid", &last.1);
+            let segment = ObjectWriter::default()
+                .text("headUuid", &first.0)
+                .text("anchorUuid", &anchor)
+                .text("tailUuid", &last.1);
             let from = self.path.iter().position(|row| row.uuid == first.0).unwrap_or(self.path.len());
             let uuids: Vec<_> = self.path[from..].iter().map(|row| quote(&row.uuid)).collect();
-            let preserved = Composed::default()
+            let preserved = ObjectWriter::default()
                 .text("anchorUuid", &anchor)
                 .json("uuids", list(&uuids))
                 .json("allUuids", list(&uuids));
             metadata = metadata.json("preservedSegment", segment.end()).json("preservedMessages", preserved.end());
         }
         let before = self.parent();
-        let boundary = Composed::default()
+        let boundary = ObjectWriter::default()
             .nullable("logicalParentUuid", before.as_deref())
             .text("type", "system")
             .text("subtype", "compact_boundary")
@@ -292,8 +294,8 @@ impl Writer<'_> {
             .json("compactMetadata", metadata.end());
         let id = self.claim(&uuid(&made.id));
         self.row(summary, id.clone(), None, boundary);
-        let inner = Composed::default().text("role", "user").text("content", &summary.text());
-        let members = Composed::default()
+        let inner = ObjectWriter::default().text("role", "user").text("content", &summary.text());
+        let members = ObjectWriter::default()
             .text("type", "user")
             .json("message", inner.end())
             .value("isVisibleInTranscriptOnly", true)
@@ -339,7 +341,7 @@ fn stop_reason(reason: Option<FinishReason>, has_calls: bool) -> Option<&'static
 }
 
 fn usage_json(usage: Usage) -> String {
-    Composed::default()
+    ObjectWriter::default()
         .value("input_tokens", usage.input)
         .value("cache_creation_input_tokens", usage.cache_write)
         .value("cache_read_input_tokens", usage.cache_read)

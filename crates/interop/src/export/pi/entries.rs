@@ -3,7 +3,7 @@
 use super::super::session::{Message, speaker};
 use super::Writer;
 use super::kind::Kind;
-use crate::compose::{Composed, base64, image, input_object, list, one_line, string_in};
+use crate::compose::{ObjectWriter, base64, image, input_object, list, one_line, string_in};
 use crate::raw::Object;
 use longhand_model::message::{FinishReason, MessageKind, Role};
 use longhand_model::part::{Media, NewPart, PartBody, ToolResult};
@@ -18,7 +18,7 @@ impl Writer<'_> {
             MessageKind::Branch => {
                 let from = self.out.iter().rev().find_map(|line| Object::parse(&line.text, 1).ok()?.id("id"));
                 let from = from.unwrap_or_else(|| "root".to_owned());
-                let members = Composed::default().text("fromId", &from).text("summary", &message.text());
+                let members = ObjectWriter::default().text("fromId", &from).text("summary", &message.text());
                 self.add("branch_summary", members, message, Kind::Other);
             }
             _ => {
@@ -30,7 +30,7 @@ impl Writer<'_> {
         }
     }
 
-    fn add(&mut self, kind: &str, members: Composed, message: &Message, own: Kind) {
+    fn add(&mut self, kind: &str, members: ObjectWriter, message: &Message, own: Kind) {
         let first = self.entries_of.get(&message.id).and_then(|entries| entries.first()).map(|(id, _)| id.clone());
         let id = match first {
             Some(first) => self.claim(&first),
@@ -50,7 +50,7 @@ impl Writer<'_> {
         let mut kept = kept.filter_map(|message| self.entries_of.get(&message.id)?.first());
         let first = kept.find(|(id, _)| self.path.iter().any(|entry| entry.id == *id)).map(|(id, _)| id.clone());
         let own = self.own_id(summary);
-        let members = Composed::default()
+        let members = ObjectWriter::default()
             .text("summary", &summary.text())
             .text("firstKeptEntryId", first.as_ref().unwrap_or(&own))
             .value("tokensBefore", made.tokens_before)
@@ -87,7 +87,7 @@ impl Writer<'_> {
                 }
             };
             let replacement = content.map_or_else(|| "null".to_owned(), |content| format!("{{\"content\":{content}}}"));
-            let members = Composed::default().text("targetId", &id).json("replacement", replacement);
+            let members = ObjectWriter::default().text("targetId", &id).json("replacement", replacement);
             let own = self.own_id(edit);
             self.entry("context_edit", own, members, edit, edit.revision);
         }
@@ -133,16 +133,17 @@ impl Writer<'_> {
         let is_note = message.role == Role::User && (message.is_note() || message.kind == MessageKind::Continuation);
         if is_note {
             let name = if message.kind == MessageKind::Continuation { "longhand.continuation" } else { "note" };
-            let members = Composed::default().text("customType", name).json("content", content).value("display", true);
+            let members =
+                ObjectWriter::default().text("customType", name).json("content", content).value("display", true);
             return self.add("custom_message", members, message, Kind::Words);
         }
         let composed = match message.role {
-            Role::User | Role::Tool => Composed::default().text("role", "user").json("content", content),
-            Role::System => Composed::default().text("role", "system").json("content", content),
+            Role::User | Role::Tool => ObjectWriter::default().text("role", "user").json("content", content),
+            Role::System => ObjectWriter::default().text("role", "system").json("content", content),
             Role::Assistant => reply(message, parts, content, is_last),
         };
         let kind = if message.role == Role::System { Kind::Other } else { Kind::Words };
-        let members = Composed::default().json("message", composed.value("timestamp", millis).end());
+        let members = ObjectWriter::default().json("message", composed.value("timestamp", millis).end());
         self.add("message", members, message, kind);
     }
 
@@ -150,14 +151,14 @@ impl Writer<'_> {
         for media in result.attachments.iter().filter(|media| image(media).is_none()) {
             self.report.note(media_kind(media));
         }
-        let composed = Composed::default()
+        let composed = ObjectWriter::default()
             .text("role", "toolResult")
             .text("toolCallId", &result.call_id)
             .text("toolName", tool_name(&self.session.messages[..=index], &result.call_id))
             .json("content", outputs(result))
             .value("isError", result.status != longhand_model::part::ResultStatus::Completed)
             .value("timestamp", message.time.as_millis());
-        let members = Composed::default().json("message", composed.end());
+        let members = ObjectWriter::default().json("message", composed.end());
         self.add("message", members, message, Kind::Result(result.call_id.clone()));
     }
 
@@ -169,7 +170,7 @@ impl Writer<'_> {
     fn block(&mut self, message: &Message, part: &NewPart, is_pi: bool) -> Option<String> {
         let metadata = part.metadata_json.as_deref();
         let members = metadata.filter(|_| is_pi);
-        let block = Composed::default();
+        let block = ObjectWriter::default();
         let is_reply = message.role == Role::Assistant;
         let block = match &*part.body {
             PartBody::Text(text) => block.text("type", "text").text("text", text),
@@ -186,7 +187,7 @@ impl Writer<'_> {
             PartBody::ToolCall(call) if is_reply => {
                 let input = input_object(&call.input_json).unwrap_or_else(|| {
                     self.report.note("inputs that are no JSON object, which are a text in the file");
-                    Composed::default().text("input", &call.input_json).end()
+                    ObjectWriter::default().text("input", &call.input_json).end()
                 });
                 block
                     .text("type", "toolCall")
@@ -230,11 +231,11 @@ fn media_kind(media: &Media) -> String {
 fn outputs(result: &ToolResult) -> String {
     let mut blocks = Vec::new();
     if !result.output.is_empty() || result.attachments.iter().all(|media| image(media).is_none()) {
-        blocks.push(Composed::default().text("type", "text").text("text", &result.output).end());
+        blocks.push(ObjectWriter::default().text("type", "text").text("text", &result.output).end());
     }
     for media in &result.attachments {
         if let Some(bytes) = image(media) {
-            let block = Composed::default().text("type", "image").json("data", base64(bytes));
+            let block = ObjectWriter::default().text("type", "image").json("data", base64(bytes));
             blocks.push(block.text("mimeType", &media.mime_type).end());
         }
     }
@@ -252,7 +253,7 @@ fn tool_name<'a>(messages: &'a [Message], call_id: &str) -> &'a str {
 }
 
 /// The members of a reply without its time.
-fn reply(message: &Message, parts: &[&NewPart], content: String, is_last: bool) -> Composed {
+fn reply(message: &Message, parts: &[&NewPart], content: String, is_last: bool) -> ObjectWriter {
     let finish = message.finish.as_ref();
     let has_calls = parts.iter().any(|part| matches!(&*part.body, PartBody::ToolCall(_)));
     let reason = finish.map(|finish| finish.reason).filter(|_| is_last);
@@ -269,7 +270,7 @@ fn reply(message: &Message, parts: &[&NewPart], content: String, is_last: bool) 
     };
     let usage = finish.and_then(|finish| finish.usage).filter(|_| is_last).unwrap_or_default();
     let provider = if message.provider.is_empty() { "unknown" } else { &message.provider };
-    let reply = Composed::default()
+    let reply = ObjectWriter::default()
         .text("role", "assistant")
         .json("content", content)
         .text("api", interface(provider))
@@ -295,13 +296,13 @@ fn usage_json(usage: Usage) -> String {
     // What nobody reported is no figure of the agent's.
     let usage = usage.as_reported();
     let total = usage.total.unwrap_or_else(|| usage.prompt_tokens().saturating_add(usage.output));
-    let cost = Composed::default()
+    let cost = ObjectWriter::default()
         .value("input", 0)
         .value("output", 0)
         .value("cacheRead", 0)
         .value("cacheWrite", 0)
         .value("total", usage.cost_usd.unwrap_or_default());
-    Composed::default()
+    ObjectWriter::default()
         .value("input", usage.input)
         .value("output", usage.output.saturating_add(usage.reasoning))
         .value("cacheRead", usage.cache_read)

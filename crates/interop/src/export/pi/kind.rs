@@ -15,7 +15,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// The kind of an entry of a file.
-    pub(super) fn of(entry: &Object<'_>) -> Self {
+    pub(super) fn from_entry(entry: &Object<'_>) -> Self {
         let message = entry.object("message");
         match (entry.string("type").as_str(), message) {
             ("custom_message", _) => Self::Words,

@@ -6,7 +6,7 @@ use Format::{AiSdk, Anthropic, Gemini, OpenAiChat, OpenAiResponses};
 use longhand_model::message::{FinishReason, NewMessage, Role};
 use longhand_model::part::{Media, MediaSource, NewPart, PartBody, ToolCall};
 use longhand_model::usage::Usage;
-use longhand_model::view::{Shortened, ViewKind};
+use longhand_model::view::{PartShortening, ViewKind};
 
 /// Streamed replies, which the SDKs' own check reads too.
 pub(super) const STREAMS: [(Format, &str); 4] = [
@@ -328,10 +328,10 @@ fn a_shortened_result_is_what_the_view_shows_of_it() {
       {"role":"model","parts":[{"functionCall":{"name":"read","args":{}},"thoughtSignature":"s=="}]},
       {"role":"user","parts":[{"functionResponse":{"name":"read","response":{"rows":[1,2,3]}}}]}]"#;
     let mut shown = view(read(Gemini, turn).unwrap());
-    let result = |written: &super::Written| list(written)[2]["parts"][0]["functionResponse"].clone();
+    let result = |written: &super::WrittenView| list(written)[2]["parts"][0]["functionResponse"].clone();
     assert_eq!(result(&write(Gemini, &shown).unwrap())["response"], json(r#"{"rows":[1,2,3]}"#));
     let part = &mut shown[2].parts[0];
-    part.shortened = Some(Shortened::Pruned { original_length: 9 });
+    part.shortened = Some(PartShortening::Pruned { original_length: 9 });
     if let PartBody::ToolResult(result) = std::sync::Arc::make_mut(&mut part.body) {
         result.output = "[pruned]".to_owned();
     }

@@ -1,11 +1,11 @@
 //! What providers say about the order and the content of a request's messages, checked without the code that writes them.
 
-use super::super::{Format, Written};
+use super::super::{Format, WrittenView};
 use serde_json::Value;
 use std::collections::HashSet;
 
 /// What is wrong with messages; nothing if a provider would take them.
-pub(super) fn faults(format: Format, written: &Written) -> Vec<String> {
+pub(super) fn faults(format: Format, written: &WrittenView) -> Vec<String> {
     let messages: Vec<Value> =
         written.messages.iter().map(|message| serde_json::from_str(&message.json).expect("JSON")).collect();
     let mut faults = Vec::new();

@@ -432,7 +432,7 @@ impl Oracle {
             let accounts = times_shown + usize::from(covered(message)) + omitted(message);
             prop_assert!(accounts >= 1, "replacement {} at {}: {:?}", message, at, layout);
         }
-        let accounts = Accounts::of(layout);
+        let accounts = Accounts::from_layout(layout);
         let normal =
             self.normal.iter().filter(|message| **message <= at).map(|message| (*message, MessageKind::Normal));
         let edits = self.replacements.iter().filter(|(_, mark)| **mark <= at);

@@ -3,7 +3,7 @@ use crate::dsl;
 use crate::model::ids::CompactionId;
 use crate::model::usage::ModelWindow;
 use crate::policy::omission::removals;
-use crate::policy::{Limit, Omission, Step, plan};
+use crate::policy::{Limit, Omission, PolicyStep, plan};
 use uuid::Uuid;
 
 /// A conversation in short: `U5 C F100 A5` is a request of five words, a call, its result of a hundred words and a
@@ -29,7 +29,7 @@ pub(crate) fn conversation(short: &str) -> Vec<SourceMessage> {
 
 /// A conversation in short, with `omit` for texts that were replaced by the placeholder.
 pub(crate) fn in_short(policy: &Policy, messages: &[SourceMessage]) -> String {
-    let items = Items::of(policy, messages);
+    let items = Items::from_messages(policy, messages);
     let words: Vec<String> = items.list.iter().map(|item| word(&items, item)).collect();
     words.join(" ")
 }
@@ -58,7 +58,7 @@ fn word(items: &Items<'_>, item: &Item) -> String {
 pub(crate) fn limited(mut policy: Policy, tokens: i64) -> (Policy, Omission) {
     let level_policy = policy.auto.as_mut().expect("a level");
     level_policy.threshold.limit = Limit::Tokens(tokens);
-    let Some(Step::Omit(rule)) = level_policy.steps.first().cloned() else { panic!("an omission") };
+    let Some(PolicyStep::Omit(rule)) = level_policy.steps.first().cloned() else { panic!("an omission") };
     (policy, rule)
 }
 
@@ -98,7 +98,7 @@ fn shown_texts(policy: &Policy, messages: &[SourceMessage]) -> Vec<String> {
 fn check(message: &str, treatment: Treatment, expected: &[&str]) {
     let policy = crate::policy("qwen-agent@0.0.34");
     let messages = dsl::parse(&format!("{message}\na9 \"x\""));
-    let items = Items::of(&policy, &messages);
+    let items = Items::from_messages(&policy, &messages);
     let mut treatments = vec![Treatment::Stays; items.list.len()];
     treatments[0] = treatment;
     let removals = items.removals(&treatments);
@@ -186,7 +186,7 @@ fn only_whole_messages_that_are_answered_are_left_out() {
         ("U5 O5", &[1], "U5 A5"),
     ] {
         let messages = conversation(short);
-        let items = Items::of(&policy, &messages);
+        let items = Items::from_messages(&policy, &messages);
         let treatments: Vec<Treatment> = (0..items.list.len())
             .map(|item| if going.contains(&item) { Treatment::Goes } else { Treatment::Stays })
             .collect();
@@ -208,7 +208,7 @@ fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
         ("u1 \"x\"\na2\n  call f#c in={\"a\": 1}\n  call f#d\nt3\n  result d out=\"ok\" done", "{\"a\": 1}"),
     ] {
         let messages = dsl::parse(text);
-        let items = Items::of(&policy, &messages);
+        let items = Items::from_messages(&policy, &messages);
         let mut treatments = vec![Treatment::Stays; items.list.len()];
         treatments[1] = Treatment::BothSides(3);
         let removals = items.removals(&treatments);

@@ -2,15 +2,15 @@ use super::*;
 use crate::dsl;
 use crate::model::ids::CompactionId;
 use crate::model::truncation::Truncation;
-use crate::policy::{Step, plan, tokens};
+use crate::policy::{PolicyStep, plan, tokens};
 use uuid::Uuid;
 
 fn rule(policy: &Policy) -> PerRole {
     let mut steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     steps
         .find_map(|step| match step {
-            Step::Omit(omission) => omission.of::<PerRole>().cloned(),
-            Step::Prune(_) | Step::Summarize(_) => None,
+            PolicyStep::Omit(omission) => omission.parameters::<PerRole>().cloned(),
+            PolicyStep::Prune(_) | PolicyStep::Summarize(_) => None,
         })
         .expect("the preset truncates by role")
 }
@@ -29,7 +29,7 @@ fn shown(policy: &Policy, rule: &PerRole, context: i64, messages: &[SourceMessag
     let removals = removals(rule, policy, &window, messages);
     assert!(removals.omitted.is_empty());
     let after = plan::with_removals(messages, &removals, CompactionId(Uuid::nil()));
-    after.iter().map(|source| Texts::of(policy, source).shown().collect::<String>()).collect()
+    after.iter().map(|source| Texts::from_source(policy, source).shown().collect::<String>()).collect()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn json_is_truncated_from_its_whole_in_each_round_and_left_whole_after_the_last(
 }
 
 fn texts_len(source: &SourceMessage) -> usize {
-    Texts::of(&crate::policy("suna@2025-07"), source).length()
+    Texts::from_source(&crate::policy("suna@2025-07"), source).length()
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn results_are_known_by_what_is_in_them() {
         ("", false),
     ] {
         let messages = messages(&[('a', text.to_owned())]);
-        assert_eq!(signs.are_in(&Texts::of(&policy, &messages[0])), expected, "{text}");
-        assert!(!ResultSigns::default().are_in(&Texts::of(&policy, &messages[0])));
+        assert_eq!(signs.are_in(&Texts::from_source(&policy, &messages[0])), expected, "{text}");
+        assert!(!ResultSigns::default().are_in(&Texts::from_source(&policy, &messages[0])));
     }
 }
 

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 /// The shown texts of a message after a change, and the changed message if there was a change.
 fn after(source: &SourceMessage, change: impl FnOnce(&mut Texts<'_>)) -> (Vec<String>, Option<SourceMessage>) {
     let policy = crate::policy("suna@2025-07");
-    let mut texts = Texts::of(&policy, source);
+    let mut texts = Texts::from_source(&policy, source);
     change(&mut texts);
     let changed = texts.changed(source);
     let source = changed.as_ref().unwrap_or(source);
-    (Texts::of(&policy, source).shown().map(str::to_owned).collect(), changed)
+    (Texts::from_source(&policy, source).shown().map(str::to_owned).collect(), changed)
 }
 
 fn message(text: &str) -> SourceMessage {
@@ -80,7 +80,7 @@ fn a_second_truncation_starts_from_what_is_shown() {
     // Text before the kept beginning is not the beginning of the original: the shown text is kept as a placeholder.
     let mut worded = source.clone();
     let truncation = Truncation { before: "[cut] ".to_owned(), head: 8, ..Truncation::default() };
-    worded.pruned.push(Pruned {
+    worded.pruned.push(PrunedPart {
         part: source.message.parts[0].id,
         compaction: dsl::PRUNED_BY,
         truncation: Some(truncation),
@@ -103,7 +103,7 @@ proptest! {
             part.body = PartBody::Text(text.clone()).into();
         }
         let truncation = Truncation { head, middle: "|".to_owned(), tail, ..Truncation::default() };
-        source.pruned.push(Pruned { part: source.message.parts[0].id, compaction: dsl::PRUNED_BY, truncation: Some(truncation) });
+        source.pruned.push(PrunedPart { part: source.message.parts[0].id, compaction: dsl::PRUNED_BY, truncation: Some(truncation) });
         let before: String = after(&source, |_| {}).0.concat();
         let units = before.chars().count();
         let expected = |kept: String, all: bool| if all { before.clone() } else { kept };

@@ -16,7 +16,7 @@ use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKin
 use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
-use crate::model::view::{Pruned, SourceMessage, View};
+use crate::model::view::{PrunedPart, SourceMessage, View};
 use crate::policy::Policy;
 use crate::policy::plan::{self, PlanningInput};
 
@@ -195,7 +195,7 @@ pub(super) struct StoredSession {
     pub(super) messages: BTreeMap<Revision, Message>,
     pub(super) marks: Vec<Mark>,
     /// The parts that prune marks shorten, each with its mark, in their order.
-    pruned: Vec<(Revision, Pruned)>,
+    pruned: Vec<(Revision, PrunedPart)>,
     pub(super) revision: Revision,
     pub(super) now: Timestamp,
     /// Calls without a result.
@@ -562,7 +562,7 @@ impl StoredSession {
                     self.mark(body);
                     let mark = self.revision;
                     let pruned =
-                        |(_, part, truncation)| (mark, Pruned { part, compaction, truncation: Some(truncation) });
+                        |(_, part, truncation)| (mark, PrunedPart { part, compaction, truncation: Some(truncation) });
                     self.pruned.extend(parts.into_iter().map(pruned));
                 }
                 Row::Compacted(body) => self.mark(body),

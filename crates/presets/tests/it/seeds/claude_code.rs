@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const PRESET: &str = "claude-code@seed";
 
 fn stage() -> Stage {
-    Stage::of(PRESET, 200_000)
+    Stage::new(PRESET, 200_000)
 }
 
 /// A turn with a long request and the output of a file read, and the given number of short turns after it; the last
@@ -34,7 +34,7 @@ fn three_levels_each_strictly_above_its_share() {
         row("dream above 90 %", [(talk(12, 180_000), "auto summary"), (talk(12, 180_001), "deep summary")]),
     ];
     check(|talk| stage().play(talk).compactions, &rows);
-    let million = Stage::of(PRESET, 1_000_000).with(r#"{"guards": {"minimum_gain_tokens": 1}}"#);
+    let million = Stage::new(PRESET, 1_000_000).with(r#"{"guards": {"minimum_gain_tokens": 1}}"#);
     for (usage, expected) in [(550_000, ""), (550_001, "micro prune"), (750_001, "auto summary")] {
         assert_eq!(million.play(&talk(12, usage)).compactions, expected, "a share of any window: {usage}");
     }

@@ -18,7 +18,7 @@ const ANY_GAIN: &str = r#"{"guards": {"minimum_gain_tokens": 1}}"#;
 fn early_suna_summarizes_everything_between_its_markers() {
     // Three tokens for the list, and four for each message beside its text.
     let talk = |tokens: usize| format!("u1 {:?}\na2 \"a\"\nu3 \"a\"\na4 \"a\"", words(tokens - 22));
-    let stage = Stage::of("suna@2025-04", 200_000);
+    let stage = Stage::new("suna@2025-04", 200_000);
     let rows = [row("from 120 000 tokens on", [(talk(119_999), ""), (talk(120_000), "auto summary")])];
     check(|talk| stage.play(talk).compactions, &rows);
     let played = stage.play(&talk(120_000));
@@ -55,7 +55,7 @@ fn early_suna_summarizes_everything_between_its_markers() {
 
 fn suna() -> Stage {
     let limit = r#"{"auto": {"threshold": {"limit": {"models": {"otherwise_tokens": 9000}}}}}"#;
-    Stage::of("suna@2025-07", 20_000).with(limit)
+    Stage::new("suna@2025-07", 20_000).with(limit)
 }
 
 const EXPAND: &str = "\"\nUse expand-message tool to see contents";
@@ -63,7 +63,7 @@ const EXPAND: &str = "\"\nUse expand-message tool to see contents";
 #[test]
 fn suna_of_july_goes_by_the_models_name() {
     let talk = |tokens: usize| format!("u1 {:?}\na2 \"a\"", words(tokens - 58));
-    let stage = Stage::of("suna@2025-07", 200_000).model("claude-sonnet-4");
+    let stage = Stage::new("suna@2025-07", 200_000).model("claude-sonnet-4");
     let rows = [row("Sonnet: 200 000 less 64 000 and 28 000", [(talk(108_000), ""), (talk(108_001), "auto prune")])];
     check(|talk| stage.play(talk).compactions, &rows);
     assert!(stage.play(&talk(108_001)).asked.is_empty(), "no model is asked");
@@ -130,7 +130,7 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
 
 #[test]
 fn suna_of_july_takes_arguments_out_and_keeps_320_messages() {
-    let stage = Stage::of("suna@2025-07", 200_000).with(ANY_GAIN);
+    let stage = Stage::new("suna@2025-07", 200_000).with(ANY_GAIN);
     let result = r#"u1 "{\"tool_execution\": {\"arguments\": {\"path\": \"a.rs\"}, \"result\": \"ok\"}}""#;
     let texts = stage.play(&format!("{result}\na2 \"done\"")).texts();
     assert_eq!(texts[0], r#"{"tool_execution": {"result": "ok"}}"#, "whatever the fill");
@@ -145,7 +145,7 @@ fn suna_of_july_takes_arguments_out_and_keeps_320_messages() {
 
 #[test]
 fn qwen_agent_keeps_the_newest_that_fit() {
-    let stage = Stage::of("qwen-agent@old", 131_072).with(ANY_GAIN);
+    let stage = Stage::new("qwen-agent@old", 131_072).with(ANY_GAIN);
     let stage = stage.with(r#"{"auto": {"threshold": {"limit": {"tokens": 20}}}}"#);
     let a = words;
     let said = |talk: &str| {
@@ -190,7 +190,7 @@ fn qwen_agents_retrieval_is_named_where_it_asks_no_model() {
 
 #[test]
 fn smolagents_truncates_the_middle_of_outputs() {
-    let stage = Stage::of("smolagents", 200_000);
+    let stage = Stage::new("smolagents", 200_000);
     let shown = |talk: &str| {
         let output = stage.play(talk).outputs.remove("c1").unwrap_or_default();
         let marker = "\n..._This content has been truncated to stay below 20000 characters_...\n";
@@ -216,7 +216,7 @@ fn smolagents_truncates_the_middle_of_outputs() {
 fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
     let talk = "s0 \"sys\"\nu1 \"u1\"\na1 \"a1\"\nt1 \"t1\"\nu2 \"u2\"\na2 \"a2\"\nt2 \"t2\"";
     let limit = |tokens: i64| format!(r#"{{"auto": {{"threshold": {{"limit": {{"tokens": {tokens}}}}}}}}}"#);
-    let stage = |tokens| Stage::of("joyagent", 200_000).with(ANY_GAIN).with(&limit(tokens));
+    let stage = |tokens| Stage::new("joyagent", 200_000).with(ANY_GAIN).with(&limit(tokens));
     // The estimates are 13 for the system message, subtracted twice, and 10, 15, 10, 10, 15, 10.
     for (tokens, expected) in [(96, "sys u1 a1 t1 u2 a2 t2"), (60, "sys u2 a2 t2"), (48, "sys u2 a2 t2")] {
         assert_eq!(stage(tokens).after(talk).join(" "), expected, "{tokens}");
@@ -227,7 +227,7 @@ fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
 #[test]
 fn joyagent_summarizes_what_exceeds_its_window_only_if_nothing_can_be_left_out() {
     let limit = r#"{"auto": {"threshold": {"limit": {"tokens": 1000}}}}"#;
-    let stage = Stage::of("joyagent", 2_000).with(ANY_GAIN).with(limit);
+    let stage = Stage::new("joyagent", 2_000).with(ANY_GAIN).with(limit);
     // Beside its text a request has 8 tokens, a reply 13, and a list 2.
     let one_turn = |letters: usize| format!("s0 \"sys\"\nu1 100c\na1 {letters}c");
     let two_turns = |letters: usize| format!("s0 \"sys\"\nu1 500c\na1 100c\nu2 100c\na2 {letters}c");
@@ -245,7 +245,7 @@ fn joyagent_summarizes_what_exceeds_its_window_only_if_nothing_can_be_left_out()
 
 #[test]
 fn joyagent_renders_a_task_with_short_outputs() {
-    let stage = Stage::of("joyagent", 200_000);
+    let stage = Stage::new("joyagent", 200_000);
     let output = |length: usize| format!("u1 \"x\"\na1\n  tool f#c1 out={length}c done\na2 \"y\"");
     for (length, limit) in [(1_500, 1_500), (1_501, 1_500)] {
         let sources = dsl::parse(&output(length));
@@ -262,7 +262,7 @@ fn joyagent_renders_a_task_with_short_outputs() {
         };
         let level_policy = policy.level(Level::Deep).expect("a summary by hand");
         let summary = plan::apply(planning, &plan::by_hand(level_policy), 0).summary.expect("a summary");
-        let input = SummaryInput::of(&summary, &policy.counting, "");
+        let input = SummaryInput::from_plan(&summary, &policy.counting, "");
         let user = asked(&input, Scope::History, &input.messages, None).user;
         assert!(user.matches('x').count() > limit, "{length}");
         assert_eq!(user.contains("[truncated]"), length > limit, "{length}");
@@ -289,7 +289,7 @@ fn gemini_cli_keeps_the_newer_three_tenths_from_a_request_on() {
         ),
     ];
     for preset in ["gemini-cli@2025-08", "qwen-code@2025-08"] {
-        let stage = Stage::of(preset, 10_000);
+        let stage = Stage::new(preset, 10_000);
         check(|talk| stage.play(talk).shown, &rows);
         let below = talk(900).replace("7000/0", "6999/0");
         assert_eq!(stage.play(&below).compactions, "", "{preset}");

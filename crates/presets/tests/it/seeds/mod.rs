@@ -54,7 +54,7 @@ struct Played {
 }
 
 impl Stage {
-    fn of(preset: &str, context: i64) -> Self {
+    fn new(preset: &str, context: i64) -> Self {
         let policy = find(preset).unwrap_or_else(|| panic!("no preset {preset}")).policy();
         let altered = ALTERED.with_borrow(|altered| altered.as_ref().filter(|(of, _)| of == preset).cloned());
         let policy = altered.map_or(policy.clone(), |(_, patch)| patched(&policy, &patch));

@@ -10,7 +10,7 @@ use crate::presets;
 const PRESET: &str = "neovate@2026-fixed";
 
 fn stage() -> Stage {
-    Stage::of(PRESET, 200_000)
+    Stage::new(PRESET, 200_000)
 }
 
 /// Two turns, the first with 20 000 tokens; the last reply reports this usage.
@@ -42,7 +42,7 @@ fn there_is_no_floor_in_the_design_and_one_in_the_code() {
         ("neovate@2026", 14_001, ""),
         ("neovate@2026", 17_999, ""),
     ] {
-        assert_eq!(Stage::of(preset, 20_000).play(&talk(usage)).compactions, expected, "{preset}: {usage}");
+        assert_eq!(Stage::new(preset, 20_000).play(&talk(usage)).compactions, expected, "{preset}: {usage}");
     }
 }
 
@@ -56,7 +56,7 @@ fn switches_and_the_ratio_can_be_set() {
     assert_eq!(stage_with(most).play(&talk("180000/0")).compactions, "");
     assert_eq!(stage_with(most).play(&talk("180001/0")).compactions, "auto summary");
     assert_eq!(stage_with(r#"{"trigger": {"auto": false}}"#).play(&talk("190000/0")).compactions, "");
-    assert_eq!(Stage::of(PRESET, 0).play(&talk("190000/0")).compactions, "", "an unknown window");
+    assert_eq!(Stage::new(PRESET, 0).play(&talk("190000/0")).compactions, "", "an unknown window");
     deviates(PRESET, &["The switch for pruning is whether the level has that step", "The ratio may be any share"]);
 }
 
@@ -121,7 +121,7 @@ fn old_outputs_are_cleared_before_a_summary() {
 #[test]
 fn the_code_goes_on_behind_what_was_cleared() {
     let talk = outputs(&[out(20_001), format!("{} pruned", out(10)), out(20_000), out(20_000)]);
-    assert_eq!(Stage::of("neovate@2026", 200_000).cleared(&talk), "c1");
+    assert_eq!(Stage::new("neovate@2026", 200_000).cleared(&talk), "c1");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_summary_follows_only_where_clearing_was_not_enough() {
         [(talk(140_001), "auto prune"), (talk(140_000 + freed), "auto prune"), (talk(140_001 + freed), "auto summary")],
     )];
     check(|talk| stage().play(talk).compactions, &rows);
-    let code = Stage::of("neovate@2026", 200_000);
+    let code = Stage::new("neovate@2026", 200_000);
     assert_eq!(code.play(&talk(140_001)).compactions, "auto summary", "the code always goes on to a summary");
 }
 
@@ -204,7 +204,7 @@ fn an_unfinished_turn_is_asked_to_go_on() {
         (PRESET, "u1 \"x\"\na1 \"y\"", false),
         ("neovate@2026", "u1 \"x\"\na1\n  tool bash#c1 out=\"ok\" done", false),
     ] {
-        let policy = Stage::of(preset, 200_000).policy;
+        let policy = Stage::new(preset, 200_000).policy;
         let asks = continuing::is_interrupted(&dsl::parse(talk)) && policy.auto_continue.is_some();
         assert_eq!(asks, expected, "{preset}: {talk}");
     }

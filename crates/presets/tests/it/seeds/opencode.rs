@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// A window with 168 000 usable tokens.
 fn stage() -> Stage {
-    Stage::of("opencode@seed", 200_000).output(32_000)
+    Stage::new("opencode@seed", 200_000).output(32_000)
 }
 
 /// A conversation with the output of a call and two turns after it.
@@ -202,7 +202,7 @@ fn a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window() {
         }
     }
     let talk = five_turns("199000/0", 40, 40);
-    assert_eq!(Stage::of("opencode@seed", 0).play(&talk).compactions, "", "an unknown window is never full");
+    assert_eq!(Stage::new("opencode@seed", 0).play(&talk).compactions, "", "an unknown window is never full");
     assert_eq!(stage().with(r#"{"trigger": {"auto": false}}"#).play(&talk).compactions, "", "auto is switched off");
     // The provider's own total takes precedence over the sum.
     let counting = stage().policy.counting.usage;
@@ -276,7 +276,7 @@ fn the_budget_is_a_quarter_of_the_usable_window_within_bounds() {
         ("at least 2 000", 16_000, 10_000, 2_000),
         ("at most 8 000", 100_000, 32_000, 8_000),
     ] {
-        let stage = Stage::of("opencode@seed", context).output(output);
+        let stage = Stage::new("opencode@seed", context).output(output);
         let usable = context - output;
         // A quarter of the window in tokens, which is more than the minimum gain.
         let head = context;

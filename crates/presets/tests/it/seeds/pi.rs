@@ -7,7 +7,7 @@ use crate::policy::prompt::Scope;
 const PRESET: &str = "pi@0.73";
 
 fn stage() -> Stage {
-    Stage::of(PRESET, 200_000)
+    Stage::new(PRESET, 200_000)
 }
 
 /// A long turn and three short ones, the third with this reply; the last reply reports this usage.
@@ -52,7 +52,7 @@ fn the_threshold_is_checked_between_runs() {
         (PRESET, format!("{run}\nu3 \"and this?\""), "auto summary"),
         ("pi@1.5", run.to_owned(), "auto summary"),
     ] {
-        assert_eq!(Stage::of(preset, 200_000).play(&talk).compactions, expected, "{preset}: {talk}");
+        assert_eq!(Stage::new(preset, 200_000).play(&talk).compactions, expected, "{preset}: {talk}");
     }
     // A view that exceeds its window does not wait.
     let over_window = run.replace("183617/0", "200001/0").replace("40000t", "80000t");
@@ -96,7 +96,7 @@ fn the_newest_20_000_tokens_stay() {
 fn an_image_has_1200_tokens() {
     // With the other tokens of the end 20 000, if the image is counted.
     let third = "a3 1t\nu3b\n  media image/png\na3b 18797t";
-    let of = |preset| Stage::of(preset, 200_000).play(&talk(third, "190000/0")).shown;
+    let of = |preset| Stage::new(preset, 200_000).play(&talk(third, "190000/0")).shown;
     assert_eq!(of("pi@1.5"), "summary a3 u3b a3b u4 a4");
     assert_ne!(of(PRESET), of("pi@1.5"), "pi 0.73 gives images of the user no tokens");
     let preset = crate::presets::find(PRESET).expect("a preset");
@@ -108,7 +108,7 @@ fn where_the_tail_holds_everything_half_of_it_is_kept() {
     // Above the threshold with fewer than 20 000 tokens: pi prepares nothing.
     let talk = "u1 6000t\na1 2000t\nu2 6000t\na2 2000t usage=15617/0";
     for preset in [PRESET, "pi@1.5"] {
-        let stage = Stage::of(preset, 32_000).output(8_192);
+        let stage = Stage::new(preset, 32_000).output(8_192);
         assert_eq!(stage.play(talk).shown, "summary a1 u2 a2", "{preset}");
         assert_eq!(stage.play(&talk.replace("15617", "15616")).compactions, "", "{preset}");
         deviates(preset, &["In a window where pi's tail holds everything"]);

@@ -21,19 +21,19 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read_event(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     match text(event, "/type") {
         "message_start" => {
             text(event, "/message/model").clone_into(&mut reply.model);
-            spent(&event["message"]["usage"], reply);
+            read_usage(&event["message"]["usage"], reply);
         }
         "content_block_start" => block(&event["content_block"], reply, on_text),
         "content_block_delta" if text(event, "/delta/type") == "text_delta" => {
             reply.add_text(text(event, "/delta/text"), on_text);
         }
         "message_delta" => {
-            stopped(text(event, "/delta/stop_reason"), reply);
-            spent(&event["usage"], reply);
+            read_stop(text(event, "/delta/stop_reason"), reply);
+            read_usage(&event["usage"], reply);
         }
         // A server that does not stream sends the message itself.
         "message" => {
@@ -41,8 +41,8 @@ pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&st
             for content in items(event, "/content") {
                 block(content, reply, on_text);
             }
-            spent(&event["usage"], reply);
-            stopped(text(event, "/stop_reason"), reply);
+            read_usage(&event["usage"], reply);
+            read_stop(text(event, "/stop_reason"), reply);
         }
         // Pings, ends of blocks, reasoning, and future kinds.
         _ => {
@@ -61,7 +61,7 @@ fn block(content: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) {
     }
 }
 
-fn stopped(reason: &str, reply: &mut Reply) {
+fn read_stop(reason: &str, reply: &mut Reply) {
     reply.stop = match reason {
         "" => return,
         "end_turn" | "stop_sequence" => Some(Stop::Done),
@@ -73,7 +73,7 @@ fn stopped(reason: &str, reply: &mut Reply) {
 }
 
 /// Copies the reported counts. They come twice, the second time with the output; both are totals.
-fn spent(reported: &Value, reply: &mut Reply) {
+fn read_usage(reported: &Value, reply: &mut Reply) {
     let reported_count = |name: &str| reported.get(name).and_then(Value::as_i64);
     let usage: &mut Usage = reply.usage_mut();
     for (name, count) in [

@@ -52,7 +52,7 @@ impl Fault {
 
     /// The failure in a response with a status other than 200.
     pub(super) fn of_response(status: u16, headers: &HeaderMap, body: &str, now: Timestamp) -> Self {
-        let error_body = ErrorBody::read(body);
+        let error_body = ErrorBody::parse(body);
         let class = class_of(Some(status), &error_body.code, &error_body.message);
         let retry_after_ms = retry_after::of_headers(headers, now).or(error_body.retry_after_ms);
         let detail = if error_body.message.is_empty() { String::new() } else { format!(": {}", error_body.message) };
@@ -80,7 +80,6 @@ impl Fault {
     }
 }
 
-/// Content of an error body.
 #[derive(Debug, Default)]
 struct ErrorBody {
     /// The first known code or type of the error, else the first one that is not empty.
@@ -90,7 +89,7 @@ struct ErrorBody {
 }
 
 impl ErrorBody {
-    fn read(body: &str) -> Self {
+    fn parse(body: &str) -> Self {
         let parsed = serde_json::from_str::<Value>(body).ok();
         parsed.as_ref().and_then(Self::of_value).unwrap_or_else(|| {
             // A page, a sentence, or JSON of no known shape: its text may still be recognised.

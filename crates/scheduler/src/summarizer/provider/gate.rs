@@ -52,27 +52,27 @@ pub(super) struct Gate {
     slots: usize,
     permits: Semaphore,
     waiting: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<BreakerCondition>,
 }
 
 /// Counts a waiting request until it is dropped.
-struct Waiting<'a>(&'a AtomicI64);
+struct WaitingRequest<'a>(&'a AtomicI64);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingRequest<'a> {
     fn new(count: &'a AtomicI64) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerCondition {
     closed_until: Option<Instant>,
     failures: u32,
 }
@@ -87,7 +87,7 @@ impl Gate {
     /// Waits for a slot; fails at once while the breaker is open or paused.
     pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.check(Instant::now())?;
-        let waiting = Waiting::new(&self.waiting);
+        let waiting = WaitingRequest::new(&self.waiting);
         let permit = self.permits.acquire().await;
         drop(waiting);
         let permit = permit.map_err(|_| Fault::new(Class::Cancelled, "the summarizer is shutting down"))?;
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Records the outcome of a request.
-    pub(super) fn ended(&self, outcome: Result<(), &Fault>, now: Instant) {
+    pub(super) fn record_outcome(&self, outcome: Result<(), &Fault>, now: Instant) {
         let mut state = self.state();
         match outcome {
             Err(fault) if fault.class == Class::Transient => {
@@ -116,7 +116,7 @@ impl Gate {
     /// The state at an instant.
     pub(super) fn state_at(&self, now: Instant) -> GateState {
         let state = self.state();
-        let (closed, failures) = (state.closed(now), state.failures);
+        let (closed, failures) = (state.closed_ms(now), state.failures);
         drop(state);
         let breaker = match (closed, failures >= FAILURES_MAX) {
             (Some(_), true) => Breaker::Open,
@@ -135,7 +135,7 @@ impl Gate {
     }
 
     fn check(&self, now: Instant) -> Result<(), Fault> {
-        match self.state().closed(now) {
+        match self.state().closed_ms(now) {
             None => Ok(()),
             Some(wait) => {
                 let mut fault = Fault::new(Class::Transient, "the provider is left alone for a while");
@@ -146,14 +146,14 @@ impl Gate {
     }
 
     /// Locks the state. No code under the lock can panic, and the state is consistent at any time.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerCondition> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BreakerCondition {
     /// Remaining time without requests at an instant, in milliseconds; none if requests are sent.
-    fn closed(&self, now: Instant) -> Option<i64> {
+    fn closed_ms(&self, now: Instant) -> Option<i64> {
         let left = self.closed_until?.saturating_duration_since(now);
         (!left.is_zero()).then(|| i64::try_from(left.as_millis()).unwrap_or(i64::MAX).saturating_add(1))
     }
@@ -180,26 +180,26 @@ mod tests {
     #[test]
     fn a_pause_that_was_asked_for_is_kept() {
         let (gate, start) = (Gate::new(2), Instant::now());
-        gate.ended(Err(&fails(Some(2_000))), start);
-        gate.ended(Err(&fails(Some(500))), start);
-        gate.ended(Ok(()), start);
+        gate.record_outcome(Err(&fails(Some(2_000))), start);
+        gate.record_outcome(Err(&fails(Some(500))), start);
+        gate.record_outcome(Ok(()), start);
         assert_eq!([0, 1_999, 2_000].map(|at| wait_at(&gate, start, at)), [Some(2_001), Some(2), None]);
     }
 
     #[test]
     fn failures_in_a_row_close_it() {
         let (gate, start) = (Gate::new(1), Instant::now());
-        let fail = |times: u32| (0..times).for_each(|_| gate.ended(Err(&fails(None)), start));
+        let fail = |times: u32| (0..times).for_each(|_| gate.record_outcome(Err(&fails(None)), start));
         fail(FAILURES_MAX - 1);
         assert_eq!(wait_at(&gate, start, 0), None);
-        gate.ended(Err(&Fault::new(Class::Overflow, "too long")), start);
+        gate.record_outcome(Err(&Fault::new(Class::Overflow, "too long")), start);
         fail(FAILURES_MAX - 1);
         assert_eq!(wait_at(&gate, start, 0), None, "it answered in between");
         fail(1);
         assert_eq!(wait_at(&gate, start, 0), Some(CLOSED_MS + 1));
         let later = CLOSED_MS.unsigned_abs();
         assert_eq!(wait_at(&gate, start, later), None, "the next one may try");
-        gate.ended(Err(&fails(None)), start + Duration::from_millis(later));
+        gate.record_outcome(Err(&fails(None)), start + Duration::from_millis(later));
         assert_eq!(wait_at(&gate, start, later), Some(CLOSED_MS + 1), "and closes it again when it fails");
     }
 
@@ -211,13 +211,13 @@ mod tests {
             (found.breaker, found.closed_ms, found.failures)
         };
         assert_eq!(found(0), (Breaker::Closed, 0, 0));
-        gate.ended(Err(&fails(Some(2_000))), start);
+        gate.record_outcome(Err(&fails(Some(2_000))), start);
         assert_eq!([found(0), found(2_000)], [(Breaker::Paused, 2_001, 1), (Breaker::Closed, 0, 1)]);
-        (1..FAILURES_MAX).for_each(|_| gate.ended(Err(&fails(None)), start));
+        (1..FAILURES_MAX).for_each(|_| gate.record_outcome(Err(&fails(None)), start));
         let failures = i64::from(FAILURES_MAX);
         assert_eq!(found(0), (Breaker::Open, CLOSED_MS + 1, failures));
         assert_eq!(found(CLOSED_MS), (Breaker::HalfOpen, 0, failures));
-        gate.ended(Ok(()), start);
+        gate.record_outcome(Ok(()), start);
         assert_eq!(found(CLOSED_MS), (Breaker::Closed, 0, 0));
     }
 
@@ -243,7 +243,7 @@ mod tests {
     async fn a_closed_gate_is_not_waited_at() {
         let gate = Gate::new(1);
         let _first = gate.acquire().await.expect("open");
-        gate.ended(Err(&fails(Some(60_000))), Instant::now());
+        gate.record_outcome(Err(&fails(Some(60_000))), Instant::now());
         assert!(gate.acquire().now_or_never().expect("at once").is_err());
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let first = gate.acquire().await.expect("open");
         let mut second = std::pin::pin!(gate.acquire());
         assert!(second.as_mut().now_or_never().is_none(), "it waits");
-        gate.ended(Err(&fails(Some(60_000))), Instant::now());
+        gate.record_outcome(Err(&fails(Some(60_000))), Instant::now());
         drop(first);
         assert_eq!(second.await.expect_err("closed").class, Class::Transient);
     }

@@ -19,10 +19,10 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read_event(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     // A server that does not know `alt=sse` sends all events as one list.
     if let Some(events) = event.as_array() {
-        return events.iter().try_for_each(|event| read(event, reply, on_text));
+        return events.iter().try_for_each(|event| read_event(event, reply, on_text));
     }
     if let Some(fault) = Fault::of_value(event) {
         return Err(fault);

@@ -25,7 +25,7 @@ use crate::limits;
 use crate::model::limits::name_within;
 use crate::model::usage::Usage;
 use crate::policy::models::Models;
-use crate::policy::prompt::{Expected, Prompt};
+use crate::policy::prompt::{AnswerRequirements, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::{Gate, GateState};
@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// The summary in a whole reply; refused if the text cannot be a summary.
-pub(super) fn readable(text: &str, expected: &Expected<'_>) -> Result<String, Fault> {
+pub(super) fn readable(text: &str, expected: &AnswerRequirements<'_>) -> Result<String, Fault> {
     Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(expected)
 }
 
@@ -153,7 +153,7 @@ impl Provider {
     pub(super) async fn ask(
         &self,
         prompt: &Prompt,
-        expected: &Expected<'_>,
+        expected: &AnswerRequirements<'_>,
         observer: &dyn Observer,
         streams: bool,
     ) -> Result<Completion, Fault> {
@@ -182,7 +182,7 @@ impl Provider {
     async fn ask_once(
         &self,
         prompt: &Prompt,
-        expected: &Expected<'_>,
+        expected: &AnswerRequirements<'_>,
         observer: &dyn Observer,
         streams: bool,
     ) -> Result<Completion, Fault> {
@@ -198,7 +198,7 @@ impl Provider {
         let request_hash = *blake3::hash(body.as_bytes()).as_bytes();
         let recorded = self.record_text.then(|| body.clone());
         let slot = self.gate.acquire().await?;
-        let mut entry = Entry {
+        let mut entry = RequestLogEntry {
             provider: self,
             observer,
             request_hash,
@@ -215,13 +215,13 @@ impl Provider {
         };
         let outcome = ended.and_then(|()| entry.reply.summary(expected)).map_err(|fault| {
             // Streamed text may have split the key into pieces, so that the joined text needs the check again.
-            Fault { message: self.scrubbed(&fault.message).into_owned(), ..fault }
+            Fault { message: self.without_key(&fault.message).into_owned(), ..fault }
         });
-        self.gate.ended(outcome.as_ref().map(|_| ()), Instant::now());
+        self.gate.record_outcome(outcome.as_ref().map(|_| ()), Instant::now());
         drop(slot);
         entry.close(outcome.as_ref().err().map(|fault| fault.message.clone()));
         let model = entry.model();
-        outcome.map(|text| Completion { text: self.scrubbed(&text).into_owned(), model })
+        outcome.map(|text| Completion { text: self.without_key(&text).into_owned(), model })
     }
 
     /// Sends the request and reads the reply, until the reply or the connection has ended.
@@ -243,22 +243,26 @@ impl Provider {
             }
         }
         let response = self.within_idle_timeout(request.send()).await?;
-        self.read(response, reply, listener).await
+        self.read_response(response, reply, listener).await
     }
 
-    /// Reads a response to its end.
-    async fn read(&self, response: Response, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
+    async fn read_response(
+        &self,
+        response: Response,
+        reply: &mut Reply,
+        listener: Option<&dyn Observer>,
+    ) -> Result<(), Fault> {
         let status = response.status().as_u16();
         if status != 200 {
             let headers = response.headers().clone();
-            let body = self.whole(response, ERROR_BYTES_MAX).await.unwrap_or_default();
+            let body = self.body_text(response, ERROR_BYTES_MAX).await.unwrap_or_default();
             return Err(Fault::of_response(status, &headers, &body, self.clock.present()));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
         if kind.contains("event-stream") {
             self.read_stream(response, reply, listener).await
         } else {
-            let body = self.whole(response, WHOLE_BYTES_MAX).await?;
+            let body = self.body_text(response, WHOLE_BYTES_MAX).await?;
             self.read_whole(&body, reply, listener)
         }
     }
@@ -304,9 +308,9 @@ impl Provider {
         if event.data.is_empty() {
             return Ok(false);
         }
-        let data = self.scrubbed(&event.data);
+        let data = self.without_key(&event.data);
         match serde_json::from_str::<Value>(&data) {
-            Ok(value) => self.take(&value, reply, listener)?,
+            Ok(value) => self.read_value(&value, reply, listener)?,
             Err(_) if event.name == "error" => return Err(Fault::of_code("", &data)),
             Err(error) => {
                 return Err(Fault::new(Class::Transient, format!("the reply cannot be read: {error}")));
@@ -318,7 +322,7 @@ impl Provider {
     /// Reads a reply that is not declared as a stream: one JSON value, or events all the same.
     fn read_whole(&self, body: &str, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
-            return self.take(&value, reply, listener);
+            return self.read_value(&value, reply, listener);
         }
         // Some servers stream without declaring it.
         let mut reader = sse::Reader::default();
@@ -341,7 +345,7 @@ impl Provider {
         Ok(())
     }
 
-    fn take(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
+    fn read_value(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
         let mut on_text = |words: &str| {
             failpoint::reach("work.words");
             if let Some(listener) = listener {
@@ -356,14 +360,14 @@ impl Provider {
     }
 
     /// The first bytes of a body, as text.
-    async fn whole(&self, mut response: Response, bytes_max: usize) -> Result<String, Fault> {
+    async fn body_text(&self, mut response: Response, bytes_max: usize) -> Result<String, Fault> {
         let mut body = Vec::new();
         while body.len() < bytes_max {
             let Some(bytes) = self.within_idle_timeout(response.chunk()).await? else { break };
             body.extend_from_slice(&bytes);
         }
         body.truncate(bytes_max);
-        Ok(self.scrubbed(&String::from_utf8_lossy(&body)).into_owned())
+        Ok(self.without_key(&String::from_utf8_lossy(&body)).into_owned())
     }
 
     /// Waits for a step of the connection, up to the idle timeout.
@@ -376,7 +380,7 @@ impl Provider {
     }
 
     /// Usage with its cost, if the provider reported it, prices are configured, or the table of models has them.
-    pub(super) fn priced(&self, usage: Usage) -> Usage {
+    pub(super) fn with_cost(&self, usage: Usage) -> Usage {
         let cost_usd = usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage)));
         let usage = Usage { cost_usd, ..usage };
         self.models.as_ref().map_or(usage, |models| models.priced("", &self.model, usage))
@@ -384,7 +388,7 @@ impl Provider {
 
     /// A provider's text without the key, in case the provider repeated it. Callers do this before they shorten a text,
     /// so that no part of a key remains.
-    fn scrubbed<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    fn without_key<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.key.as_ref().map_or(Cow::Borrowed(text), |key| key.scrub(text))
     }
 }
@@ -404,15 +408,19 @@ impl ReplyReader {
     }
 
     /// The summary in a response, checked against the expected form, or the provider's fault.
-    pub async fn read(&self, response: http::Response<Vec<u8>>, expected: &Expected<'_>) -> Result<String, Fault> {
+    pub async fn read(
+        &self,
+        response: http::Response<Vec<u8>>,
+        expected: &AnswerRequirements<'_>,
+    ) -> Result<String, Fault> {
         let mut reply = Reply::default();
-        self.0.read(Response::from(response), &mut reply, None).await?;
+        self.0.read_response(Response::from(response), &mut reply, None).await?;
         reply.summary(expected)
     }
 }
 
 /// One entry of the request log. It is added even if the request is given up, since the request was sent and may cost.
-struct Entry<'a> {
+struct RequestLogEntry<'a> {
     provider: &'a Provider,
     observer: &'a dyn Observer,
     request_hash: [u8; 32],
@@ -422,7 +430,7 @@ struct Entry<'a> {
     is_closed: bool,
 }
 
-impl Entry<'_> {
+impl RequestLogEntry<'_> {
     /// The model, within the limits of names, as those of clients.
     fn model(&self) -> String {
         let model = if self.reply.model.is_empty() { &self.provider.model } else { &self.reply.model };
@@ -431,7 +439,7 @@ impl Entry<'_> {
 
     /// The reported usage with its cost; none if it has a figure that no client's may have.
     fn usage(&self) -> Option<Usage> {
-        let usage = self.provider.priced(self.reply.usage?);
+        let usage = self.provider.with_cost(self.reply.usage?);
         let defect = usage.defect();
         if let Some((field, defect)) = &defect {
             tracing::warn!(summarizer = self.provider.name, field, defect, "the provider's usage is left out");
@@ -451,14 +459,14 @@ impl Entry<'_> {
             duration_ms: i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX),
             failure,
             texts: self.recorded.take().map(|request| RecordedTexts {
-                request: self.provider.scrubbed(&request).into_owned(),
-                reply: self.provider.scrubbed(reply).into_owned(),
+                request: self.provider.without_key(&request).into_owned(),
+                reply: self.provider.without_key(reply).into_owned(),
             }),
         });
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for RequestLogEntry<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
             self.close(Some("the request was given up".to_owned()));

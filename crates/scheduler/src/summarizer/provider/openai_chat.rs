@@ -25,7 +25,7 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     Wire { url: format!("{}/chat/completions", ask.base_url), headers: &[], body: with_extra(body, ask.extra) }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read_event(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     if let Some(fault) = Fault::of_value(event) {
         return Err(fault);
     }

@@ -18,19 +18,19 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     Wire { url: format!("{}/responses", ask.base_url), headers: &[], body: with_extra(body, ask.extra) }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read_event(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     match text(event, "/type") {
         "response.output_text.delta" => reply.add_text(text(event, "/delta"), on_text),
         "response.output_item.added" => reply.calls_tools |= is_call(&event["item"]),
         "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-            return ended(&event["response"], reply, on_text);
+            return read_end(&event["response"], reply, on_text);
         }
         "error" => {
             let reported = event.get("error").unwrap_or(event);
             return Err(Fault::of_code(text(reported, "/code"), text(reported, "/message")));
         }
         // A server that does not stream sends the response itself.
-        "" if text(event, "/object") == "response" => return ended(event, reply, on_text),
+        "" if text(event, "/object") == "response" => return read_end(event, reply, on_text),
         "" => {
             if let Some(fault) = Fault::of_value(event) {
                 return Err(fault);
@@ -47,7 +47,7 @@ fn is_call(item: &Value) -> bool {
 }
 
 /// Reads a response that has ended, with or without success.
-fn ended(response: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+fn read_end(response: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     text(response, "/model").clone_into(&mut reply.model);
     if let Some(reported) = response.get("usage").filter(|usage| usage.is_object()) {
         let usage = reply.usage_mut();

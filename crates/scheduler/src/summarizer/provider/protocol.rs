@@ -16,18 +16,18 @@ pub(super) struct Protocol {
     /// Builds a request.
     pub(super) request: fn(&ModelRequest<'_>) -> Wire,
     /// Reads one event of a streamed reply, or a reply that came as a whole.
-    pub(super) read: Read,
+    pub(super) read: EventReader,
 }
 
 /// Reads an event into a reply, and passes its text to the callback.
-pub(super) type Read = fn(&Value, &mut Reply, &mut dyn FnMut(&str)) -> Result<(), Fault>;
+pub(super) type EventReader = fn(&Value, &mut Reply, &mut dyn FnMut(&str)) -> Result<(), Fault>;
 
 /// OpenAI's chat completions, which most other servers support too.
 pub(super) const OPENAI_CHAT: Protocol = Protocol {
     base_url: "https://api.openai.com/v1",
     key_header: ("authorization", "Bearer "),
     request: openai_chat::request,
-    read: openai_chat::read,
+    read: openai_chat::read_event,
 };
 
 /// OpenAI's responses.
@@ -35,7 +35,7 @@ pub(super) const OPENAI_RESPONSES: Protocol = Protocol {
     base_url: "https://api.openai.com/v1",
     key_header: ("authorization", "Bearer "),
     request: openai_responses::request,
-    read: openai_responses::read,
+    read: openai_responses::read_event,
 };
 
 /// Anthropic's messages.
@@ -43,7 +43,7 @@ pub(super) const ANTHROPIC: Protocol = Protocol {
     base_url: "https://api.anthropic.com/v1",
     key_header: ("x-api-key", ""),
     request: anthropic::request,
-    read: anthropic::read,
+    read: anthropic::read_event,
 };
 
 /// Gemini's generateContent.
@@ -51,5 +51,5 @@ pub(super) const GEMINI: Protocol = Protocol {
     base_url: "https://generativelanguage.googleapis.com/v1beta",
     key_header: ("x-goog-api-key", ""),
     request: gemini::request,
-    read: gemini::read,
+    read: gemini::read_event,
 };

@@ -4,7 +4,7 @@ use super::fault::{Class, Fault};
 use crate::model::compaction::FailureReason;
 use crate::model::usage::Usage;
 use crate::policy::Section;
-use crate::policy::prompt::{self, Expected};
+use crate::policy::prompt::{self, AnswerRequirements};
 use crate::policy::provider_errors::{self, Kind};
 
 /// Reason why a model stopped.
@@ -53,7 +53,7 @@ impl Reply {
 
     /// The summary in a reply that has ended, without the wrapping that the policy asked for; refused if the text
     /// cannot be a summary.
-    pub(super) fn summary(&self, expected: &Expected<'_>) -> Result<String, Fault> {
+    pub(super) fn summary(&self, expected: &AnswerRequirements<'_>) -> Result<String, Fault> {
         let refused = |message: &str| Err(Fault::new(Class::Refused, message));
         let text = bare(&self.text);
         match &self.stop {
@@ -169,7 +169,7 @@ mod tests {
 
     /// Returns the summary of a reply about a history of this many tokens.
     fn summary(reply: &Reply, covered_tokens: i64) -> Result<String, Fault> {
-        reply.summary(&Expected { rules: &rules(), scope: Scope::History, covered_tokens, words: 0 })
+        reply.summary(&AnswerRequirements { rules: &rules(), scope: Scope::History, covered_tokens, words: 0 })
     }
 
     fn check(text: &str, stop: Option<Stop>, expected: Result<&str, Class>) {

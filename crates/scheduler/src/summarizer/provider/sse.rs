@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(bytes: &[u8]) -> Vec<(String, String)> {
+    fn read_all(bytes: &[u8]) -> Vec<(String, String)> {
         let mut reader = Reader::default();
         let mut events = reader.read(bytes).expect("short");
         events.extend(reader.finish());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn check(stream: &str, expected: &[(&str, &str)]) {
-        let found = all(stream.as_bytes());
+        let found = read_all(stream.as_bytes());
         let found: Vec<(&str, &str)> = found.iter().map(|(name, data)| (name.as_str(), data.as_str())).collect();
         assert_eq!(found, expected, "{stream:?}");
     }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_do_not_stop_the_stream() {
-        assert_eq!(all(b"data: \xff\n\ndata: b\n\n")[1].1, "b");
+        assert_eq!(read_all(b"data: \xff\n\ndata: b\n\n")[1].1, "b");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             found.extend(reader.read(rest).expect("short"));
             found.extend(reader.finish());
             let found: Vec<(String, String)> = found.into_iter().map(|event| (event.name, event.data)).collect();
-            prop_assert_eq!(found, all(stream.as_bytes()));
+            prop_assert_eq!(found, read_all(stream.as_bytes()));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use serde_json::json;
 
 /// Reads events, and returns the reply with the pieces of text in the order of the callbacks.
-fn read(protocol: Protocol, events: &[Value]) -> Result<(Reply, Vec<String>), Fault> {
+fn read_events(protocol: Protocol, events: &[Value]) -> Result<(Reply, Vec<String>), Fault> {
     let mut reply = Reply::default();
     let mut heard = Vec::new();
     for event in events {
@@ -17,7 +17,7 @@ fn read(protocol: Protocol, events: &[Value]) -> Result<(Reply, Vec<String>), Fa
 
 #[track_caller]
 fn check(protocol: Protocol, events: &[Value], text: &str, stop: Option<Stop>, calls_tools: bool) -> Reply {
-    let (reply, heard) = read(protocol, events).expect("a reply");
+    let (reply, heard) = read_events(protocol, events).expect("a reply");
     assert_eq!((reply.text.as_str(), &reply.stop, reply.calls_tools), (text, &stop, calls_tools));
     assert_eq!(heard.concat(), text);
     reply
@@ -25,7 +25,7 @@ fn check(protocol: Protocol, events: &[Value], text: &str, stop: Option<Stop>, c
 
 #[track_caller]
 fn fails(protocol: Protocol, events: &[Value], class: Class) {
-    assert_eq!(read(protocol, events).expect_err("a fault").class, class);
+    assert_eq!(read_events(protocol, events).expect_err("a fault").class, class);
 }
 
 fn usage(counts: [i64; 5], total: Option<i64>) -> Option<Usage> {
@@ -69,7 +69,7 @@ fn chat_completions_are_understood() {
         {"type": "text", "text": "l"}]}}]})];
     check(OPENAI_CHAT, &listed, "all", Some(Stop::Done), false);
     let cost = [json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 0.25}})];
-    assert_eq!(read(OPENAI_CHAT, &cost).expect("read").0.usage.expect("usage").cost_usd, Some(0.25));
+    assert_eq!(read_events(OPENAI_CHAT, &cost).expect("read").0.usage.expect("usage").cost_usd, Some(0.25));
     fails(OPENAI_CHAT, &[json!({"error": {"message": "Overloaded", "code": 502}})], Class::Transient);
     fails(OPENAI_CHAT, &reply_with("a", "error"), Class::Transient);
     assert_eq!(check(OPENAI_CHAT, &[json!({}), json!([]), json!("x")], "", None, false).usage, None);
@@ -233,7 +233,7 @@ fn a_cost_that_nobody_reports_is_by_the_table_at_the_makers_address_alone() {
         let settings = format!("kind = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\nwindow = 200000\n{more}");
         let settings = toml::from_str(&settings).expect("settings");
         let provider = Provider::new("it", &settings, None, &Models::built_in(), Clock::default());
-        let priced = provider.expect("valid").expect("a provider").priced(usage);
+        let priced = provider.expect("valid").expect("a provider").with_cost(usage);
         (priced.cost_usd, priced.cost_is_computed)
     };
     assert_eq!(cost("", usage), (Some(3.0 + 15.0), true));

@@ -25,7 +25,7 @@ impl Positions {
     /// # Errors
     ///
     /// `CURSOR_INVALID` for a text that is none.
-    pub(super) fn read(text: &str) -> Result<Self, Error> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let invalid = || Error::new(Reason::CursorInvalid, "the cursor is not one of Longhand's");
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         let mut pieces = text.split('s');
@@ -63,7 +63,7 @@ impl Positions {
     }
 
     /// The same positions, but for one shard.
-    pub(super) fn with(&mut self, shard: &str, cursor: String) -> String {
+    pub(super) fn advance(&mut self, shard: &str, cursor: String) -> String {
         self.0.insert(shard.to_owned(), cursor);
         self.text()
     }
@@ -102,18 +102,18 @@ mod tests {
         let mut positions = Positions::default();
         let mut before = positions.text();
         for (shard, seq) in [("s1", 0), ("s2", 3), ("s10", 1), ("s1", 255), ("s2", 4), ("s10", 4_096)] {
-            let text = positions.with(shard, cursor(seq));
-            assert_eq!(Positions::read(&text).expect("a cursor"), positions);
+            let text = positions.advance(shard, cursor(seq));
+            assert_eq!(Positions::parse(&text).expect("a cursor"), positions);
             assert_eq!(i64::from_str_radix(&text[..SEQ_DIGITS], 16), Ok(positions.sum()));
             assert!(text >= before && text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{before} {text}");
             before = text;
         }
         let alone = Positions(BTreeMap::from([("s1".to_owned(), cursor(4))]));
-        assert_eq!(Positions::read(&cursor(4)).expect("that of the only shard"), alone);
+        assert_eq!(Positions::parse(&cursor(4)).expect("that of the only shard"), alone);
         for wrong in
             ["", "0", "x", "0000000000000000s", "0000000000000000s1", "0000000000000000sxab", "0000000000000000s1xyz"]
         {
-            assert_eq!(Positions::read(wrong).expect_err(wrong).reason, Reason::CursorInvalid, "{wrong}");
+            assert_eq!(Positions::parse(wrong).expect_err(wrong).reason, Reason::CursorInvalid, "{wrong}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
@@ -14,18 +14,18 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// The state of the first shard, with the sums of all shards' counters.
-pub(super) async fn info(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn info(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let ask = |shard: Shard| async move {
         let request = pb::GetServerInfoRequest::default();
         Ok::<_, Status>(client!(AdminServiceClient<Shard>, shard).get_server_info(request).await?.into_inner())
     };
-    let infos = try_join_all(Shard::all(&cluster, &call).into_iter().map(ask)).await?;
-    let total = infos.into_iter().reduce(with).unwrap_or_default();
-    Ok(reply::one(total))
+    let infos = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(ask)).await?;
+    let total = infos.into_iter().reduce(add_state).unwrap_or_default();
+    Ok(reply::unary(total))
 }
 
 /// The state of two shards. What cannot be added is that of the first one, or the worse.
-fn with(mut total: pb::GetServerInfoResponse, other: pb::GetServerInfoResponse) -> pb::GetServerInfoResponse {
+fn add_state(mut total: pb::GetServerInfoResponse, other: pb::GetServerInfoResponse) -> pb::GetServerInfoResponse {
     macro_rules! sum {
         ($($field:ident),*) => { $(total.$field += other.$field;)* };
     }
@@ -105,7 +105,7 @@ fn add_spending(known: &mut pb::SummarizerSpending, other: pb::SummarizerSpendin
 }
 
 /// The daemons and the shards, as the registry has them.
-pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn cluster(cluster: &Cluster, call: &ShardCall) -> Result<Response<Body>, Status> {
     require_operator(call)?;
     let survey = cluster.survey.borrow().clone();
     let daemons = survey.daemons.into_iter().map(|daemon| pb::ClusterDaemon {
@@ -126,11 +126,11 @@ pub(super) fn cluster(cluster: &Cluster, call: &Call) -> Result<Response<Body>, 
         destination_daemon_id: shard.destination.filter(|_| shard.is_pinned),
         head_seq: shard.head_seq,
     });
-    Ok(reply::one(pb::GetClusterResponse { daemons: daemons.collect(), shards: shards.collect() }))
+    Ok(reply::unary(pb::GetClusterResponse { daemons: daemons.collect(), shards: shards.collect() }))
 }
 
 /// Has a daemon own a shard, or lets any daemon own it again.
-pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn move_shard(cluster: &Cluster, call: ShardCall) -> Result<Response<Body>, Status> {
     require_operator(&call)?;
     let request: pb::MoveShardRequest = call.opened.as_message();
     if !cluster.shards().contains(&request.shard) {
@@ -146,10 +146,10 @@ pub(super) async fn move_shard(cluster: &Cluster, call: Call) -> Result<Response
         return Err(Error::new(Reason::DaemonNotFound, message).with("daemon_id", to).into());
     }
     cluster.registry.destine(&request.shard, to, to.is_some()).await.map_err(Error::from)?;
-    Ok(reply::one(pb::MoveShardResponse {}))
+    Ok(reply::unary(pb::MoveShardResponse {}))
 }
 
-fn require_operator(call: &Call) -> Result<(), Error> {
+fn require_operator(call: &ShardCall) -> Result<(), Error> {
     if call.access.is_operator() {
         return Ok(());
     }

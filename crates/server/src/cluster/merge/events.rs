@@ -1,11 +1,11 @@
-//! Events of all shards as one stream. Each shard's events are in their order; between shards there is none.
+//! Events of all shards as one stream. Each shard's events are in their order; events of different shards have no order.
 
 use super::cursor::Positions;
-use super::following::{Following, Frames, Resumable};
+use super::following::{FollowedShard, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -24,24 +24,24 @@ use tonic::body::Body;
 use tonic::{Status, Streaming};
 
 type Client = EventServiceClient<Shard>;
-type Followed = Following<pb::SubscribeEventsRequest>;
+type ShardEvents = FollowedShard<pb::SubscribeEventsRequest>;
 
 /// A page of past events: of each shard in its order, and those of several shards by their times.
-pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn list(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListEventsRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
     }
     let mut positions = match request.after_cursor.is_empty() {
         true => Positions::default(),
-        false => Positions::read(&request.after_cursor)?,
+        false => Positions::parse(&request.after_cursor)?,
     };
     let ask = |shard: Shard| {
         let after_cursor = positions.0.get(&shard.name).cloned().unwrap_or_default();
         let request = pb::ListEventsRequest { after_cursor, ..request.clone() };
         async move { Ok::<_, Status>((shard.name.clone(), client!(Client, shard).list_events(request).await?.into_inner())) }
     };
-    let pages = try_join_all(Shard::all(&cluster, &call).into_iter().map(ask)).await?;
+    let pages = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(ask)).await?;
     let most = usize::try_from(limits::PAGE_SIZE_MAX).unwrap_or(usize::MAX);
     let size = match usize::try_from(request.page_size) {
         Ok(0) | Err(_) => limits::EVENTS_PAGE_DEFAULT,
@@ -60,7 +60,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
         let first = rest.iter_mut().filter(|(_, events, _)| !events.is_empty());
         let Some((shard, events, _)) = first.min_by_key(|(_, events, _)| events.front().and_then(time)) else { break };
         let Some(mut event) = events.pop_front() else { break };
-        event.cursor = positions.with(shard, event.cursor);
+        event.cursor = positions.advance(shard, event.cursor);
         bytes += prost::Message::encoded_len(&event);
         answer.events.push(event);
     }
@@ -72,11 +72,11 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     if !is_over {
         answer.next_cursor = positions.text();
     }
-    Ok(reply::one(answer))
+    Ok(reply::unary(answer))
 }
 
 /// Follows the events of all shards, or of the sessions of several.
-pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn subscribe(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::SubscribeEventsRequest = call.opened.as_message();
     if let Some(root) = request.root_session_id.clone() {
         return cluster.at_session(&root, call).await;
@@ -91,10 +91,10 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         return cluster.at_session(&id.clone(), call).await;
     }
     let positions = match &request.start {
-        Some(Start::AfterCursor(cursor)) => Some(Positions::read(cursor)?),
+        Some(Start::AfterCursor(cursor)) => Some(Positions::parse(cursor)?),
         _ => None,
     };
-    let shards: Vec<Shard> = Shard::all(&cluster, &call)
+    let shards: Vec<Shard> = Shard::all_of(&cluster, &call)
         .into_iter()
         .filter(|shard| sessions.is_empty() || sessions.contains_key(&shard.name))
         .collect();
@@ -119,7 +119,7 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         let is_snapshot = matches!(request.start, Some(Start::Snapshot(_)));
         let shard = shard.clone();
         async move {
-            let (ready, mut following) = Following::begin(shard, request).await?;
+            let (ready, mut following) = FollowedShard::begin(shard, request).await?;
             // A snapshot is not continued, but made anew.
             following.cursor = Some(ready.cursor.clone()).filter(|_| !is_snapshot);
             Ok::<_, Status>((ready, following))
@@ -133,20 +133,20 @@ pub(super) async fn subscribe(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         positions.0.insert(following.shard.name.clone(), ready.cursor.clone());
     }
     let ready = pb::Ready { cursor: positions.text(), head_seq };
-    let followed: VecDeque<Followed> = begun.into_iter().map(|(_, following)| following).collect();
+    let followed: VecDeque<ShardEvents> = begun.into_iter().map(|(_, following)| following).collect();
     let (snapshots, live) = match request.start {
         Some(Start::Snapshot(_)) => (followed, Vec::new()),
         _ => (VecDeque::new(), followed.into_iter().map(live).collect()),
     };
     let first = shards.first().map(|shard| shard.name.clone()).unwrap_or_default();
-    let merged = Merged { first, positions, snapshots, live, unfinished: None, turn: 0 };
+    let merged = MergedEvents { first, positions, snapshots, live, unfinished: None, turn: 0 };
     let ready = pb::SubscribeEventsResponse { frame: Some(Frame::Ready(ready)) };
     let frames = stream::try_unfold(merged, |mut merged| async move {
         let next = merged.next().await;
         let cursor = merged.snapshots.is_empty().then(|| merged.positions.text());
         Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, merged)))
     });
-    Ok(reply::many(stream::iter([Ok(ready)]).chain(frames)))
+    Ok(reply::stream(stream::iter([Ok(ready)]).chain(frames)))
 }
 
 impl Resumable for pb::SubscribeEventsRequest {
@@ -173,15 +173,14 @@ impl Resumable for pb::SubscribeEventsRequest {
     }
 }
 
-/// A merged stream of events.
-struct Merged {
+struct MergedEvents {
     /// The shard whose progress is that of all.
     first: String,
     positions: Positions,
     /// The shards whose snapshots are to come, and then those behind theirs.
-    snapshots: VecDeque<Followed>,
+    snapshots: VecDeque<ShardEvents>,
     /// The shards behind their snapshots.
-    live: Vec<Live>,
+    live: Vec<LiveShard>,
     /// The shard of which the rest of a mutation comes next.
     unfinished: Option<String>,
     /// The one of `live` that is asked first, so that each has its turn.
@@ -189,13 +188,13 @@ struct Merged {
 }
 
 /// A shard with its frames.
-type Live = (String, Frames<pb::SubscribeEventsResponse>);
+type LiveShard = (String, Frames<pb::SubscribeEventsResponse>);
 
-fn live(following: Followed) -> Live {
+fn live(following: ShardEvents) -> LiveShard {
     (following.shard.name.clone(), following.frames())
 }
 
-impl Merged {
+impl MergedEvents {
     async fn next(&mut self) -> Result<Option<pb::SubscribeEventsResponse>, Status> {
         while let Some(following) = self.snapshots.front_mut() {
             let Some(frame) = following.next_of_this().await? else { return Ok(None) };
@@ -246,14 +245,14 @@ impl Merged {
         let frame = match frame.frame? {
             Frame::Events(mut batch) => {
                 for event in &mut batch.events {
-                    event.cursor = self.positions.with(shard, std::mem::take(&mut event.cursor));
+                    event.cursor = self.positions.advance(shard, std::mem::take(&mut event.cursor));
                 }
-                batch.cursor = self.positions.with(shard, batch.cursor);
+                batch.cursor = self.positions.advance(shard, batch.cursor);
                 self.unfinished = batch.more.then(|| shard.to_owned());
                 Frame::Events(batch)
             }
             Frame::Progress(mut progress) => {
-                progress.cursor = self.positions.with(shard, progress.cursor);
+                progress.cursor = self.positions.advance(shard, progress.cursor);
                 if shard != self.first {
                     return None;
                 }
@@ -282,7 +281,7 @@ mod tests {
             let frames: Frames<_> = Box::pin(stream::iter(frames.collect::<Vec<_>>()));
             (name.to_owned(), frames)
         };
-        let mut merged = Merged {
+        let mut merged = MergedEvents {
             first: "s1".to_owned(),
             positions: Positions::default(),
             snapshots: VecDeque::new(),

@@ -28,7 +28,7 @@ pub(super) trait Resumable: Clone + Send + 'static {
 }
 
 /// The stream.
-pub(super) struct Following<R: Resumable> {
+pub(super) struct FollowedShard<R: Resumable> {
     pub(super) shard: Shard,
     request: R,
     /// Behind what came; none as long as the stream cannot go on.
@@ -37,7 +37,7 @@ pub(super) struct Following<R: Resumable> {
     frames: Option<Streaming<R::Frame>>,
 }
 
-impl<R: Resumable> Following<R> {
+impl<R: Resumable> FollowedShard<R> {
     /// Opens the stream.
     pub(super) async fn begin(shard: Shard, request: R) -> Result<(R::Begin, Self), Status> {
         let (begin, frames) = request.open(&shard, None).await?;

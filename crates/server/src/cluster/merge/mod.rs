@@ -12,7 +12,7 @@ mod shard;
 mod tasks;
 
 use super::Cluster;
-use super::call::Call;
+use super::call::ShardCall;
 use crate::app::Error;
 use http::Response;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) fn merges(method: &str) -> bool {
 }
 
 /// The answer to a call of a method that `merges`.
-pub(super) async fn answer(cluster: Arc<Cluster>, method: &str, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn answer(cluster: Arc<Cluster>, method: &str, call: ShardCall) -> Result<Response<Body>, Status> {
     match method {
         "SessionService/ListSessions" => sessions::list(cluster, call).await,
         "SessionService/WatchSessions" => sessions::watch(cluster, call).await,

@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::{Error, Reason};
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::pb;
 use crate::pb::admin_service_client::AdminServiceClient;
@@ -41,11 +41,11 @@ where
         let total = std::mem::take(&mut *total.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         Ok(end(total))
     });
-    reply::many(reports.chain(last))
+    reply::stream(reports.chain(last))
 }
 
 /// Checks the chains of one session, or of all.
-pub(super) async fn check(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn check(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::CheckIntegrityRequest = call.opened.as_message();
     if let Some(session) = request.session_id.clone() {
         return cluster.at_session(&session, call).await;
@@ -62,11 +62,11 @@ pub(super) async fn check(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         _ => Some(message),
     };
     let end = |total| pb::CheckIntegrityResponse { item: Some(Checked::End(total)) };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 /// Scrubs one shard after the other.
-pub(super) async fn scrub(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn scrub(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let ask = |shard: Shard| async move {
         let request = pb::StartScrubRequest::default();
         Ok(client!(AdminServiceClient<Shard>, shard).start_scrub(request).await?.into_inner())
@@ -79,7 +79,7 @@ pub(super) async fn scrub(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         _ => Some(message),
     };
     let end = |total| pb::StartScrubResponse { item: Some(Scrubbed::End(total)) };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 fn add(total: &mut pb::IntegrityEnd, end: &pb::IntegrityEnd) {
@@ -89,7 +89,7 @@ fn add(total: &mut pb::IntegrityEnd, end: &pb::IntegrityEnd) {
 }
 
 /// Applies the rules of retention in one shard after the other. A bound of bytes is one of each shard.
-pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn retention(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ApplyRetentionRequest = call.opened.as_message();
     let ask = move |shard: Shard| {
         let request = request;
@@ -109,11 +109,11 @@ pub(super) async fn retention(cluster: Arc<Cluster>, call: Call) -> Result<Respo
         _ => Some(message),
     };
     let end = |(summary, durability)| pb::ApplyRetentionResponse { item: Some(Retained::Summary(summary)), durability };
-    Ok(one_by_one(Shard::all(&cluster, &call), ask, sum, end))
+    Ok(one_by_one(Shard::all_of(&cluster, &call), ask, sum, end))
 }
 
 /// Copies one shard into a file, which its owner writes: for those who have the rights of that daemon's user.
-pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn backup(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::CreateBackupRequest = call.opened.as_message();
     let shards = cluster.shards();
     let shard = match request.shard.as_deref() {
@@ -126,5 +126,5 @@ pub(super) async fn backup(cluster: Arc<Cluster>, call: Call) -> Result<Response
         let message = format!("another daemon owns the shard {shard}: ask for its backup on the socket of that one");
         return Err(Error::new(Reason::SocketRequired, message).with("shard", &shard).into());
     }
-    cluster.at(&shard, call).await
+    cluster.at_shard(&shard, call).await
 }

@@ -5,7 +5,7 @@ use super::cursor;
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -19,10 +19,10 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// The shards that may have more hits: the token of the page at which each goes on, and how many of its hits were taken.
-type Place = BTreeMap<String, (String, usize)>;
+type SearchPlace = BTreeMap<String, (String, usize)>;
 
 /// A page of hits.
-pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn history(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::SearchHistoryRequest = call.opened.as_message();
     if let Some(session) = request.session_id.as_ref().or(request.tree_session_id.as_ref()) {
         return cluster.at_session(&session.clone(), call).await;
@@ -31,13 +31,13 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         let message = "events of several shards have no common numbers: it goes with session_id or tree_session_id";
         return Err(Error::field("min_seq", message).into());
     }
-    let shards = Shard::all(&cluster, &call);
-    let place: Option<Place> = cursor::place(&request.page_token)?;
+    let shards = Shard::all_of(&cluster, &call);
+    let place: Option<SearchPlace> = cursor::place(&request.page_token)?;
     let counting =
         pb::SearchHistoryRequest { exclude_hits: true, statistics: None, page_token: String::new(), ..request.clone() };
     let counts = try_join_all(shards.iter().map(|shard| ask(shard, counting.clone()))).await?;
     let mut answer = pb::SearchHistoryResponse { indexed_seq: i64::MAX, ..Default::default() };
-    let mut begin = Place::new();
+    let mut begin = SearchPlace::new();
     let mut statistics = pb::SearchStatistics::default();
     for (shard, count) in shards.iter().zip(counts) {
         answer.cut_off |= count.cut_off;
@@ -54,7 +54,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         if place.is_none() {
             answer.next_page_token = cursor::token(&begin)?;
         }
-        return Ok(reply::one(answer));
+        return Ok(reply::unary(answer));
     }
     let mut place = place.unwrap_or(begin);
     let size = match i64::from(request.page_size) {
@@ -83,7 +83,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     for (name, taken, page) in try_join_all(place.iter().map(next)).await? {
         answer.cut_off |= page.cut_off;
         let left = page.hits.into_iter().skip(taken).collect();
-        pages.push(Taking { name, taken, left, next: page.next_page_token });
+        pages.push(ShardHits { name, taken, left, next: page.next_page_token });
     }
     // What comes next of a shard may be better than what the others have.
     while answer.hits.len() < size && !pages.iter().any(|page| page.left.is_empty() && !page.next.is_empty()) {
@@ -93,7 +93,7 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
         answer.hits.extend(best.left.pop_front());
         best.taken += 1;
     }
-    for Taking { name, taken, left, next } in pages {
+    for ShardHits { name, taken, left, next } in pages {
         match (left.is_empty(), next.is_empty()) {
             (true, true) => place.remove(&name),
             (true, false) => place.insert(name, (next, 0)),
@@ -103,11 +103,11 @@ pub(super) async fn history(cluster: Arc<Cluster>, call: Call) -> Result<Respons
     if !place.is_empty() {
         answer.next_page_token = cursor::token(&place)?;
     }
-    Ok(reply::one(answer))
+    Ok(reply::unary(answer))
 }
 
-/// A shard's page, of which hits are taken.
-struct Taking {
+/// A shard's page of hits, while pages are merged.
+struct ShardHits {
     name: String,
     /// Hits of the page that are on this or an earlier one of all shards.
     taken: usize,

@@ -1,11 +1,11 @@
 //! Lists of sessions over all shards.
 
 use super::cursor::{self, Positions};
-use super::following::{Following, Frames, Resumable};
+use super::following::{FollowedShard, Frames, Resumable};
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb::session_service_client::SessionServiceClient;
@@ -24,7 +24,7 @@ use tonic::{Status, Streaming};
 type Client = SessionServiceClient<Shard>;
 
 /// Where the list of a shard goes on: behind this token; none at its end.
-type Place = BTreeMap<String, Option<String>>;
+type SessionListPlace = BTreeMap<String, Option<String>>;
 
 /// The session that all sessions of a list hang on, by a condition.
 fn anchor<'a>(parent: &'a Option<String>, filter: &'a Option<pb::SessionFilter>) -> Option<&'a str> {
@@ -33,7 +33,7 @@ fn anchor<'a>(parent: &'a Option<String>, filter: &'a Option<pb::SessionFilter>)
 }
 
 /// The list of one shard, as far as it was read.
-struct Listed {
+struct ShardSessions {
     shard: Shard,
     /// The token behind what was given out.
     token: String,
@@ -44,9 +44,9 @@ struct Listed {
     is_over: bool,
 }
 
-impl Listed {
+impl ShardSessions {
     /// Reads on until there is something, the end, or an empty page that says that the list goes on.
-    async fn read(&mut self, request: &pb::ListSessionsRequest) -> Result<(), Status> {
+    async fn read_on(&mut self, request: &pb::ListSessionsRequest) -> Result<(), Status> {
         if !self.ahead.is_empty() || self.is_over {
             return Ok(());
         }
@@ -74,20 +74,20 @@ fn order(left: &pb::Session, right: &pb::Session, order: SessionOrder) -> Orderi
 }
 
 /// A page of the lists of all shards, in the order of the request.
-pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn list(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::ListSessionsRequest = call.opened.as_message();
     if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
         return cluster.at_session(&anchor, call).await;
     }
-    let place: Option<Place> = cursor::place(&request.page_token)?;
+    let place: Option<SessionListPlace> = cursor::place(&request.page_token)?;
     let start = |shard: Shard| {
         // The list of a shard that the token does not name begins; one that has ended has none.
         let at = place.as_ref().and_then(|place| place.get(&shard.name)).cloned().unwrap_or(Some(String::new()));
         let is_over = at.is_none();
         let token = at.unwrap_or_default();
-        Listed { shard, token: token.clone(), ahead: VecDeque::new(), next: token, is_over }
+        ShardSessions { shard, token: token.clone(), ahead: VecDeque::new(), next: token, is_over }
     };
-    let mut lists: Vec<Listed> = Shard::all(&cluster, &call).into_iter().map(start).collect();
+    let mut lists: Vec<ShardSessions> = Shard::all_of(&cluster, &call).into_iter().map(start).collect();
     let size = match usize::try_from(request.page_size) {
         Ok(0) => usize::try_from(limits::PAGE_SIZE_DEFAULT).unwrap_or(usize::MAX),
         Ok(size) => size.min(usize::try_from(limits::PAGE_SIZE_MAX).unwrap_or(usize::MAX)),
@@ -98,7 +98,7 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     let mut page = pb::ListSessionsResponse::default();
     let mut bytes = 0;
     loop {
-        try_join_all(lists.iter_mut().map(|listed| listed.read(&request))).await?;
+        try_join_all(lists.iter_mut().map(|listed| listed.read_on(&request))).await?;
         let is_known = lists.iter().all(|listed| !listed.ahead.is_empty() || listed.is_over);
         let heads = lists.iter().enumerate().filter_map(|(index, listed)| Some((index, listed.ahead.front()?)));
         let first = heads.min_by(|(_, left), (_, right)| order(&left.0, &right.0, by)).map(|(index, _)| index);
@@ -120,42 +120,42 @@ pub(super) async fn list(cluster: Arc<Cluster>, call: Call) -> Result<Response<B
     if lists.iter().any(|listed| !listed.is_over || !listed.ahead.is_empty()) {
         page.next_page_token = token(&lists)?;
     }
-    Ok(reply::one(page))
+    Ok(reply::unary(page))
 }
 
 /// The token behind what was given out of all lists.
-fn token(lists: &[Listed]) -> Result<String, Error> {
-    let rest = |listed: &Listed| (!listed.is_over || !listed.ahead.is_empty()).then(|| listed.token.clone());
-    let place: Place = lists.iter().map(|listed| (listed.shard.name.clone(), rest(listed))).collect();
+fn token(lists: &[ShardSessions]) -> Result<String, Error> {
+    let rest = |listed: &ShardSessions| (!listed.is_over || !listed.ahead.is_empty()).then(|| listed.token.clone());
+    let place: SessionListPlace = lists.iter().map(|listed| (listed.shard.name.clone(), rest(listed))).collect();
     cursor::token(&place)
 }
 
 /// Follows the lists of all shards: their snapshots, one after the other, and then their changes.
-pub(super) async fn watch(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn watch(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::WatchSessionsRequest = call.opened.as_message();
     if let Some(anchor) = anchor(&request.parent_session_id, &request.filter).map(str::to_owned) {
         return cluster.at_session(&anchor, call).await;
     }
     let after = match request.after_cursor.is_empty() {
         true => Positions::default(),
-        false => Positions::read(&request.after_cursor)?,
+        false => Positions::parse(&request.after_cursor)?,
     };
     let open = |shard: Shard| {
         let after_cursor = after.0.get(&shard.name).cloned().unwrap_or_default();
         let request = pb::WatchSessionsRequest { after_cursor, ..request.clone() };
         async move {
-            let ((), mut following) = Following::begin(shard, request.clone()).await?;
+            let ((), mut following) = FollowedShard::begin(shard, request.clone()).await?;
             following.cursor = Some(request.after_cursor).filter(|cursor| !cursor.is_empty());
             Ok::<_, Status>(following)
         }
     };
-    let lists = try_join_all(Shard::all(&cluster, &call).into_iter().map(open)).await?;
+    let lists = try_join_all(Shard::all_of(&cluster, &call).into_iter().map(open)).await?;
     let first = lists.first().map(|list| list.shard.name.clone()).unwrap_or_default();
     // Those that are not resumed begin with a snapshot.
     let (live, snapshots): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.cursor.is_some());
-    let live = select_all(live.into_iter().map(Following::frames));
-    let watching = Watching { snapshots: snapshots.into(), first, positions: after, live };
-    Ok(reply::many(stream::try_unfold(watching, |mut watching| async move {
+    let live = select_all(live.into_iter().map(FollowedShard::frames));
+    let watching = MergedWatch { snapshots: snapshots.into(), first, positions: after, live };
+    Ok(reply::stream(stream::try_unfold(watching, |mut watching| async move {
         let next = watching.next().await;
         let cursor = watching.snapshots.is_empty().then(|| watching.positions.text());
         Ok(next.map_err(|status| reply::ended_at(status, cursor))?.map(|frame| (frame, watching)))
@@ -178,16 +178,16 @@ impl Resumable for pb::WatchSessionsRequest {
 }
 
 /// A merged stream of lists.
-struct Watching {
+struct MergedWatch {
     /// The shards whose snapshots are to come.
-    snapshots: VecDeque<Following<pb::WatchSessionsRequest>>,
+    snapshots: VecDeque<FollowedShard<pb::WatchSessionsRequest>>,
     /// The shard whose progress is that of all.
     first: String,
     positions: Positions,
     live: SelectAll<Frames<pb::WatchSessionsResponse>>,
 }
 
-impl Watching {
+impl MergedWatch {
     async fn next(&mut self) -> Result<Option<pb::WatchSessionsResponse>, Status> {
         while let Some(list) = self.snapshots.front_mut() {
             let Some(mut frame) = list.next_of_this().await? else { return Ok(None) };
@@ -205,7 +205,7 @@ impl Watching {
         }
         while let Some((shard, frame)) = self.live.next().await {
             let mut frame = frame?;
-            frame.cursor = self.positions.with(&shard, frame.cursor);
+            frame.cursor = self.positions.advance(&shard, frame.cursor);
             if !matches!(frame.frame, Some(Frame::Progress(_))) || shard == self.first {
                 return Ok(Some(frame));
             }

@@ -1,8 +1,8 @@
 //! One of the shards that are asked for the caller of a merged call.
 
 use crate::cluster::Cluster;
-use crate::cluster::call::{Call, Head};
-use crate::cluster::opened::Opened;
+use crate::cluster::call::{Head, ShardCall};
+use crate::cluster::opened::OpenedRequest;
 use crate::pb;
 use http::{HeaderName, Request, Response};
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// All shards, in the order of their numbers.
-    pub(super) fn all(cluster: &Arc<Cluster>, call: &Call) -> Vec<Self> {
+    pub(super) fn all_of(cluster: &Arc<Cluster>, call: &ShardCall) -> Vec<Self> {
         let head = Arc::new(call.head.clone());
         let shard = |name| Self { cluster: Arc::clone(cluster), name, head: Arc::clone(&head) };
         cluster.shards().into_iter().map(shard).collect()
@@ -44,7 +44,7 @@ impl Shard {
         }
         parts.extensions = of_caller.extensions.clone();
         let head = Head { parts, is_repeatable: self.head.is_repeatable };
-        match Opened::read(body, false).await {
+        match OpenedRequest::read(body, false).await {
             Ok(mut opened) => self.cluster.answer_at(&self.name, &head, &mut opened).await,
             Err(status) => status.into_http(),
         }

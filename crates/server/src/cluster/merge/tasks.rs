@@ -3,7 +3,7 @@
 use super::shard::{Shard, client};
 use crate::app::Error;
 use crate::cluster::Cluster;
-use crate::cluster::call::Call;
+use crate::cluster::call::ShardCall;
 use crate::cluster::reply;
 use crate::limits;
 use crate::pb;
@@ -17,9 +17,9 @@ use tonic::body::Body;
 
 /// Leases the first task of any shard. One shard is asked after the other, without waiting there: a task that two of them
 /// gave at once could not be given back.
-pub(super) async fn lease(cluster: Arc<Cluster>, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn lease(cluster: Arc<Cluster>, call: ShardCall) -> Result<Response<Body>, Status> {
     let request: pb::LeaseSummaryTaskRequest = call.opened.as_message();
-    let mut shards = Shard::all(&cluster, &call);
+    let mut shards = Shard::all_of(&cluster, &call);
     if !request.session_ids.is_empty() {
         let mut wanted = Vec::new();
         for id in &request.session_ids {
@@ -42,12 +42,12 @@ pub(super) async fn lease(cluster: Arc<Cluster>, call: Call) -> Result<Response<
         for shard in &shards {
             let asked = client!(SummaryTaskServiceClient<Shard>, shard).lease_summary_task(request.clone()).await?;
             if asked.get_ref().task.is_some() {
-                return Ok(reply::one(asked.into_inner()));
+                return Ok(reply::unary(asked.into_inner()));
             }
         }
         let now = Instant::now();
         if now >= end || cluster.stopping.is_cancelled() {
-            return Ok(reply::one(pb::LeaseSummaryTaskResponse::default()));
+            return Ok(reply::unary(pb::LeaseSummaryTaskResponse::default()));
         }
         tokio::time::sleep_until(end.min(now + Duration::from_millis(limits::SHARDS_ASK_MS))).await;
     }

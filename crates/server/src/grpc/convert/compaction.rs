@@ -6,7 +6,7 @@ use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedTruncation};
 use crate::app::simulate::Simulations;
-use crate::app::undo::Reversed;
+use crate::app::undo::ReversedChange;
 use crate::grpc::wire;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Outcome, Trigger,
@@ -18,7 +18,7 @@ use crate::pb;
 
 /// A compaction from request to end.
 pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
-    let spending = Spending::of(&compaction.requests);
+    let spending = Spending::sum(&compaction.requests);
     pb::Compaction {
         compaction_id: compaction.id.to_string(),
         session_id: compaction.session_id.to_string(),
@@ -83,10 +83,10 @@ pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)
 }
 
 /// A change that was undone or redone.
-pub(in crate::grpc) fn changed(reversed: Reversed) -> pb::Change {
+pub(in crate::grpc) fn changed(reversed: ReversedChange) -> pb::Change {
     let change = match reversed {
-        Reversed::Compaction(changed) => pb::change::Change::Compaction(compaction(*changed)),
-        Reversed::Rewrite(changed) => pb::change::Change::Rewrite(rewrite(changed)),
+        ReversedChange::Compaction(changed) => pb::change::Change::Compaction(compaction(*changed)),
+        ReversedChange::Rewrite(changed) => pb::change::Change::Rewrite(rewrite(changed)),
     };
     pb::Change { change: Some(change) }
 }

@@ -50,7 +50,7 @@ struct KindFields {
 
 impl KindFields {
     /// The kind; none if it is unspecified.
-    fn read(self) -> Result<Option<DraftKind>> {
+    fn into_kind(self) -> Result<Option<DraftKind>> {
         let Self { kind, call_id, tool, call_message } = self;
         let kind = match read_enum("kind", kind)? {
             pb::DraftKind::Unspecified => None,
@@ -70,7 +70,7 @@ impl KindFields {
 pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<NewDraftText> {
     let part = (!request.part_id.is_empty()).then(|| read_draft_id(&request.part_id)).transpose()?;
     let pb::AppendDraftRequest { client_id, offset_bytes: offset, delta, kind, call_id, tool, .. } = request;
-    let kind = KindFields { kind, call_id, tool, call_message: request.call_message_id }.read()?;
+    let kind = KindFields { kind, call_id, tool, call_message: request.call_message_id }.into_kind()?;
     Ok(NewDraftText { part, client_id, kind: kind.unwrap_or_default(), offset, delta })
 }
 
@@ -109,7 +109,7 @@ pub(in crate::grpc) fn read_write_frame(request: pb::WriteMessageRequest) -> Res
         Some(Frame::Target(_)) => return Err(Error::field("target", "is in the first frame alone")),
         Some(Frame::DraftText(text)) => {
             let pb::DraftText { client_id, kind, offset_bytes: offset, delta, call_id, tool, call_message_id } = text;
-            let kind = KindFields { kind, call_id, tool, call_message: call_message_id }.read()?;
+            let kind = KindFields { kind, call_id, tool, call_message: call_message_id }.into_kind()?;
             WriteFrame::Words(DraftWords { client_id, kind, offset, delta })
         }
         Some(Frame::Part(part)) => WriteFrame::Part(read_part("part", part)?),

@@ -2,8 +2,8 @@
 
 use super::{id, not_given, range};
 use crate::app::Result;
-use crate::app::erase::{EraseRequest, EraseTarget, Erased, part_target};
-use crate::app::retention::{Expired, RetentionItem, RetentionReason};
+use crate::app::erase::{EraseAnswer, EraseRequest, EraseTarget, part_target};
+use crate::app::retention::{ExpiredSession, RetentionItem, RetentionReason};
 use crate::model::event::{ErasedMessage, ErasedTarget, EventBody};
 use crate::pb;
 use crate::pb::erase_content_request::Target;
@@ -26,8 +26,8 @@ pub(in crate::grpc) fn read_request(request: pb::EraseContentRequest) -> Result<
 }
 
 /// The answer, without its durability.
-pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
-    let Erased { session, event, sizes, existed, pending_files, sub_agents } = erased;
+pub(in crate::grpc) fn answer(erased: EraseAnswer) -> pb::EraseContentResponse {
+    let EraseAnswer { session, event, sizes, existed, pending_files, sub_agents } = erased;
     let (revision, seq) = event.unwrap_or_default();
     pb::EraseContentResponse {
         session_id: session.to_string(),
@@ -50,7 +50,7 @@ pub(in crate::grpc) fn answer(erased: Erased) -> pb::EraseContentResponse {
 pub(in crate::grpc) fn retention_item(item: RetentionItem) -> pb::apply_retention_response::Item {
     use pb::apply_retention_response::Item;
     match item {
-        RetentionItem::Expired(Expired { session, title, rule, reason, content_bytes }) => {
+        RetentionItem::Expired(ExpiredSession { session, title, rule, reason, content_bytes }) => {
             let bound = match reason {
                 RetentionReason::Age(_) => pb::RetentionBound::Age,
                 RetentionReason::Idle(_) => pb::RetentionBound::Idle,

@@ -7,7 +7,7 @@ use super::run::{approval, event as of_run_event, prompt, run};
 use super::session::{level, session, window, words_stance};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
-use crate::app::presence::{Doing, PresenceFrame, Present};
+use crate::app::presence::{PresenceFrame, PresenceKind, PresentActor};
 use crate::app::{Error, Result};
 use crate::grpc::wire;
 use crate::limits;
@@ -205,10 +205,10 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
 }
 
 /// Somebody in a session.
-pub(in crate::grpc) fn presence(Present { actor, doing, since }: Present) -> pb::Presence {
+pub(in crate::grpc) fn presence(PresentActor { actor, doing, since }: PresentActor) -> pb::Presence {
     let kind = match doing {
-        Doing::Watching => pb::PresenceKind::Watching,
-        Doing::Typing => pb::PresenceKind::Typing,
+        PresenceKind::Watching => pb::PresenceKind::Watching,
+        PresenceKind::Typing => pb::PresenceKind::Typing,
     };
     pb::Presence { actor, kind: kind.into(), since_time: Some(wire::timestamp(since)) }
 }

@@ -11,7 +11,7 @@ use crate::model::message::{
     Finish, FinishReason, GivenView, Message, MessageKind, MessageState, MessageStatus, NewFinish, NewMessage, Role,
 };
 use crate::model::part::{
-    Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ReplyStep, ResultStatus, ToolCall, ToolResult,
 };
 use crate::pb;
 use crate::pb::media_part::Source;
@@ -305,7 +305,7 @@ fn read_body(field: impl Display + Copy, body: Body) -> Result<PartBody> {
         Body::Media(part) => PartBody::Media(read_media(format_args!("{field}.media"), part)?),
         Body::Marker(pb::MarkerPart { name, text }) => PartBody::Marker(Marker { name, text }),
         Body::Step(step) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
+            PartBody::Step(ReplyStep { finish_reason: step.finish_reason, usage: step.usage.map(wire::read_usage) })
         }
         Body::Opaque(pb::OpaquePart { provider, kind, data }) => PartBody::Opaque(Opaque { provider, kind, data }),
         Body::Record(pb::RecordPart { kind, data }) => PartBody::Record(Record { kind, data }),

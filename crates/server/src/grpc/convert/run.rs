@@ -253,7 +253,6 @@ pub(super) fn event(body: EventBody) -> Body {
     }
 }
 
-/// The end of a run, as an event.
 fn run_ended(
     run: RunId,
     epoch: Epoch,

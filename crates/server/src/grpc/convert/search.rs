@@ -2,7 +2,7 @@
 
 use super::message::{message_status, read_role};
 use super::{not_given, read_duration, read_enum, read_optional_time};
-use crate::app::search::{EntryKind, SearchPage, SearchRequest, Shown, Statistics};
+use crate::app::search::{EntryKind, SearchPage, SearchRequest, ShownHit, Statistics};
 use crate::app::{Error, Result};
 use crate::grpc::wire;
 use crate::pb;
@@ -94,8 +94,8 @@ fn bytes(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn hit(shown: Shown) -> pb::SearchHit {
-    let Shown { hit, in_view, text, bytes: range, matches, rank, terms, .. } = shown;
+fn hit(shown: ShownHit) -> pb::SearchHit {
+    let ShownHit { hit, in_view, text, bytes: range, matches, rank, terms, .. } = shown;
     let message = hit.message;
     let place =
         |place: Range<usize>| pb::SnippetMatch { offset_bytes: bytes(place.start), length_bytes: bytes(place.len()) };

@@ -121,7 +121,7 @@ pub(in crate::grpc) fn read_list(request: pb::ListSessionsRequest) -> Result<Lis
         include_archived,
         filter,
         order,
-        view,
+        detail,
         include_page_tokens: _,
     } = request;
     let order = match read_enum("order", order)? {
@@ -130,9 +130,9 @@ pub(in crate::grpc) fn read_list(request: pb::ListSessionsRequest) -> Result<Lis
         pb::SessionOrder::LastChangedFirst => SessionOrder::LastChangedFirst,
         pb::SessionOrder::LastChangedLast => SessionOrder::LastChangedLast,
     };
-    let has_policies = match read_enum("view", view)? {
-        pb::SessionView::Unspecified | pb::SessionView::Basic => false,
-        pb::SessionView::Full => true,
+    let has_policies = match read_enum("detail", detail)? {
+        pb::SessionDetail::Unspecified | pb::SessionDetail::Basic => false,
+        pb::SessionDetail::Full => true,
     };
     let conditions = read_conditions(parent_session_id, include_archived, filter)?;
     Ok(ListSessions { page_size: page_size.into(), page_token, conditions, order, has_policies })

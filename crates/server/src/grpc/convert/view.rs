@@ -3,28 +3,28 @@
 use super::session::{over_window, usage_doubt};
 use super::{count, framed_len, id, range, read_duration, read_enum};
 use crate::app::Result;
-use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::app::formatted::{LeftOut, LeftOutKind, WrittenMessage};
+use crate::app::views::{OverflowAction, ServedView, ViewRequest};
 use crate::grpc::wire;
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, OmitReason, Omitted};
+use crate::model::layout::{CoveredHistory, OmitReason, OmittedHistory};
 use crate::model::provider_compaction::ProviderCompaction;
-use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
+use crate::model::view::{Author, OriginalFields, PartShortening, Provenance, ViewKind, ViewMessage, ViewPart};
 use crate::pb;
-use crate::pb::get_context_response::Frame;
+use crate::pb::get_view_response::Frame;
 use std::sync::Arc;
 use std::vec;
 
 /// Parameters of a request for a view.
-pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<ContextRequest> {
+pub(in crate::grpc) fn read_request(request: pb::GetViewRequest) -> Result<ViewRequest> {
     let action = match read_enum("overflow_action", request.overflow_action)? {
         pb::OverflowAction::Unspecified | pb::OverflowAction::Return => OverflowAction::Return,
         pb::OverflowAction::Wait => OverflowAction::Wait,
         pb::OverflowAction::Shorten => OverflowAction::Shorten,
     };
-    Ok(ContextRequest {
+    Ok(ViewRequest {
         as_of: request.as_of_revision,
         window: request.window.map(super::session::read_window),
         known_hash: request.known_view_hash,
@@ -37,18 +37,18 @@ pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<Co
 }
 
 /// A message of a view.
-pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
+pub(super) fn message(message: ViewMessage) -> pb::ViewMessage {
     let kind = match message.kind {
-        ViewKind::Shown => pb::ContextMessageKind::Shown,
-        ViewKind::Marker => pb::ContextMessageKind::Marker,
-        ViewKind::Summary => pb::ContextMessageKind::Summary,
-        ViewKind::Paired => pb::ContextMessageKind::MissingResult,
-        ViewKind::Filler => pb::ContextMessageKind::PolicyText,
-        ViewKind::Retrieved => pb::ContextMessageKind::Retrieved,
-        ViewKind::Branch => pb::ContextMessageKind::BranchSummary,
-        ViewKind::Added => pb::ContextMessageKind::Added,
+        ViewKind::Shown => pb::ViewMessageKind::Shown,
+        ViewKind::Marker => pb::ViewMessageKind::Marker,
+        ViewKind::Summary => pb::ViewMessageKind::Summary,
+        ViewKind::Paired => pb::ViewMessageKind::MissingResult,
+        ViewKind::Filler => pb::ViewMessageKind::PolicyText,
+        ViewKind::Retrieved => pb::ViewMessageKind::Retrieved,
+        ViewKind::Branch => pb::ViewMessageKind::BranchSummary,
+        ViewKind::Added => pb::ViewMessageKind::Added,
     };
-    pb::ContextMessage {
+    pb::ViewMessage {
         message_id: id(message.source).unwrap_or_default(),
         revision: message.revision,
         role: wire::role(message.role).into(),
@@ -60,10 +60,10 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
 }
 
 /// The fields that a view message copies from its original; all other fields are unset.
-fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
+fn original_fields(fields: &OriginalFields) -> pb::ViewMessage {
     let OriginalFields { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
         fields.clone();
-    pb::ContextMessage {
+    pb::ViewMessage {
         client_id,
         finish_reason: wire::finish_reason(finish_reason).into(),
         model,
@@ -72,7 +72,7 @@ fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
         origin_time: origin_time.map(wire::timestamp),
         actor,
         metadata_json,
-        ..pb::ContextMessage::default()
+        ..pb::ViewMessage::default()
     }
 }
 
@@ -90,12 +90,12 @@ fn provenance(provenance: &Provenance) -> pb::Provenance {
     }
 }
 
-fn part(part: ViewPart) -> pb::ContextPart {
+fn part(part: ViewPart) -> pb::ViewPart {
     let (shortening, omitted_length) = match part.shortened {
         None => (pb::Shortening::Unspecified, 0),
-        Some(Shortened::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
-        Some(Shortened::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
-        Some(Shortened::Erased) => (pb::Shortening::Erased, 0),
+        Some(PartShortening::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
+        Some(PartShortening::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
+        Some(PartShortening::Erased) => (pb::Shortening::Erased, 0),
     };
     let part_id = id(part.source).unwrap_or_default();
     let ViewPart { client_id, metadata_json, .. } = part;
@@ -103,14 +103,14 @@ fn part(part: ViewPart) -> pb::ContextPart {
         part_id,
         client_id,
         metadata_json,
-        erased: part.shortened == Some(Shortened::Erased),
+        erased: part.shortened == Some(PartShortening::Erased),
         body: Some(wire::body(Arc::unwrap_or_clone(part.body))),
         ..pb::Part::default()
     };
-    pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
+    pb::ViewPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 
-fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory {
+fn covered(covered: CoveredHistory, written: Option<&Provenance>) -> pb::CoveredHistory {
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
         summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
@@ -129,7 +129,7 @@ pub(in crate::grpc) fn provider_compaction(compaction: ProviderCompaction) -> pb
     }
 }
 
-fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
+fn omitted((omitted, by): (&OmittedHistory, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
@@ -145,56 +145,56 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
 }
 
 /// Messages that are left out by no mark.
-fn unmarked(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
+fn unmarked_history(omitted: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
     pb::OmittedHistory { range: Some(range(omitted)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
-    header: Option<pb::ContextHeader>,
-    messages: Rest<ViewMessage, pb::ContextMessage>,
+    header: Option<pb::ViewHeader>,
+    messages: Rest<ViewMessage, pb::ViewMessage>,
     /// What is there in the place of messages if a format was asked for.
     formatted: Rest<WrittenMessage, pb::FormattedMessage>,
-    end: Option<pb::ContextEnd>,
+    end: Option<pb::ViewEnd>,
 }
 
 /// The frames of a view.
-pub(in crate::grpc) fn frames(context: Context) -> Frames {
-    let message_count = count(context.known_count + shown_count(&context));
-    let header = pb::ContextHeader {
-        revision: context.revision,
-        view_hash: context.hash.to_vec(),
-        view_token: context.token,
-        known_message_count: count(context.known_count),
+pub(in crate::grpc) fn frames(served: ServedView) -> Frames {
+    let message_count = count(served.known_count + shown_count(&served));
+    let header = pb::ViewHeader {
+        revision: served.revision,
+        view_hash: served.hash.to_vec(),
+        view_token: served.token,
+        known_message_count: count(served.known_count),
         message_count,
-        context_tokens: context.context_tokens,
-        estimated_tokens: context.estimated_tokens,
-        window_tokens: context.window_tokens,
-        fits: context.fits,
-        shortened: context.shortened,
-        pending_compaction_id: id(context.pending),
-        over_window: context.over_window.map(over_window),
-        usage_doubt: usage_doubt(context.usage_doubt).into(),
-        system_json: context.formatted.as_ref().and_then(|formatted| formatted.system_json.clone()),
+        context_tokens: served.context_tokens,
+        estimated_tokens: served.estimated_tokens,
+        window_tokens: served.window_tokens,
+        fits: served.fits,
+        shortened: served.shortened,
+        pending_compaction_id: id(served.pending),
+        over_window: served.over_window.map(over_window),
+        usage_doubt: usage_doubt(served.usage_doubt).into(),
+        system_json: served.formatted.as_ref().and_then(|formatted| formatted.system_json.clone()),
     };
     let (formatted, left_out) =
-        context.formatted.map_or_else(Default::default, |formatted| (formatted.messages, formatted.left_out));
-    let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
-    let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
-    let shortened = context.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
-    let end = pb::ContextEnd {
-        covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
+        served.formatted.map_or_else(Default::default, |formatted| (formatted.messages, formatted.left_out));
+    let marks = served.omitted.iter().zip(&served.omitted_by).map(omitted);
+    let empty = served.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
+    let shortened = served.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
+    let end = pb::ViewEnd {
+        covered: served.covered.map(|stood_for| covered(stood_for, served.provenance.as_deref())),
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
-        provider_compaction: context.provider_compaction.map(provider_compaction),
+        provider_compaction: served.provider_compaction.map(provider_compaction),
     };
-    let (messages, formatted) = (Rest::of(context.messages), Rest::of(formatted));
+    let (messages, formatted) = (Rest::of(served.messages), Rest::of(formatted));
     Frames { header: Some(header), messages, formatted, end: Some(end) }
 }
 
-fn shown_count(context: &Context) -> usize {
-    context.messages.len() + context.formatted.as_ref().map_or(0, |formatted| formatted.messages.len())
+fn shown_count(served: &ServedView) -> usize {
+    served.messages.len() + served.formatted.as_ref().map_or(0, |formatted| formatted.messages.len())
 }
 
 fn formatted_message(message: WrittenMessage) -> pb::FormattedMessage {
@@ -220,14 +220,14 @@ fn left_out_part(left_out: LeftOut) -> pb::LeftOutPart {
 }
 
 /// Messages that are not sent yet.
-struct Rest<Message, Converted> {
+struct UnsentMessages<Message, Converted> {
     messages: vec::IntoIter<Message>,
     /// The one that did not fit in the previous frame.
     held: Option<Converted>,
 }
 
-impl<Message, Converted: prost::Message> Rest<Message, Converted> {
-    fn of(messages: Vec<Message>) -> Self {
+impl<Message, Converted: prost::Message> UnsentMessages<Message, Converted> {
+    fn new(messages: Vec<Message>) -> Self {
         Self { messages: messages.into_iter(), held: None }
     }
 
@@ -247,22 +247,22 @@ impl<Message, Converted: prost::Message> Rest<Message, Converted> {
     }
 }
 
-fn is_empty(page: &pb::ContextMessages) -> bool {
+fn is_empty(page: &pb::ViewMessages) -> bool {
     page.messages.is_empty() && page.formatted_messages.is_empty()
 }
 
 impl Iterator for Frames {
-    type Item = pb::GetContextResponse;
+    type Item = pb::GetViewResponse;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(header) = self.header.take() {
-            return Some(pb::GetContextResponse { frame: Some(Frame::Header(header)) });
+            return Some(pb::GetViewResponse { frame: Some(Frame::Header(header)) });
         }
         let messages = self.messages.frame(message);
         let formatted_messages = self.formatted.frame(formatted_message);
-        let page = pb::ContextMessages { messages, formatted_messages };
+        let page = pb::ViewMessages { messages, formatted_messages };
         let frame = if is_empty(&page) { Frame::End(self.end.take()?) } else { Frame::Messages(page) };
-        Some(pb::GetContextResponse { frame: Some(frame) })
+        Some(pb::GetViewResponse { frame: Some(frame) })
     }
 }
 

@@ -96,7 +96,7 @@ async fn open(app: &Longhand, head: &Parts, body: Body) -> Result<Response, Fail
     let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|given| given == "application/json");
     // A body of another type is what a page of another origin can send without asking.
     if !is_json {
-        return Err(Failure::from(malformed()).at(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        return Err(Failure::from(malformed()).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     session::require_own_page(&head.headers)?;
     let body = Limited::new(body, limits::CONSOLE_REQUEST_BYTES_MAX).collect().await.map_err(|_| malformed())?;
@@ -105,7 +105,7 @@ async fn open(app: &Longhand, head: &Parts, body: Body) -> Result<Response, Fail
     let (token, secret) = app.open_console(&link, visitor.address).await?;
     let access = app.entrance().authenticate(Credentials::Secret(&secret, visitor.ip()))?;
     let seconds = token.expire_time.map_or(0, |end| (end.0 - token.create_time.0) / 1_000_000);
-    let mut response = described(&access);
+    let mut response = describe_access(&access);
     session::grant(response.headers_mut(), &head.headers, &secret, seconds, visitor.is_encrypted);
     Ok(response)
 }
@@ -117,7 +117,7 @@ async fn logout(State(console): State<Console>, request: Request) -> Response {
     };
     let (head, _) = request.into_parts();
     let ended = async {
-        if let Some((access, secret)) = known(&console.entrance, &head)? {
+        if let Some((access, secret)) = proven_access(&console.entrance, &head)? {
             app.close_console(access, &secret, visitor(&head).address).await?;
         }
         app::Result::Ok(())
@@ -127,7 +127,7 @@ async fn logout(State(console): State<Console>, request: Request) -> Response {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             session::forget(response.headers_mut(), &head.headers, visitor(&head).is_encrypted);
-            uncached(response)
+            without_caching(response)
         }
         Err(error) => Failure::from(error).into_response(),
     }
@@ -136,8 +136,8 @@ async fn logout(State(console): State<Console>, request: Request) -> Response {
 /// Who the page's user is.
 async fn who(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
-    match known(&console.entrance, &head) {
-        Ok(Some((access, _))) => described(&access),
+    match proven_access(&console.entrance, &head) {
+        Ok(Some((access, _))) => describe_access(&access),
         Ok(None) => {
             let message = "no session of the console is open: `longhand console` opens one";
             Failure::from(Error::new(Reason::AccessTokenMissing, message)).into_response()
@@ -147,14 +147,14 @@ async fn who(State(console): State<Console>, request: Request) -> Response {
 }
 
 /// The access that the session of a request proves, with its secret; none without a session.
-fn known(entrance: &Entrance, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
+fn proven_access(entrance: &Entrance, head: &Parts) -> app::Result<Option<(Arc<Access>, String)>> {
     let Some(secret) = session::secret(head)? else { return Ok(None) };
     let access = entrance.authenticate(Credentials::Secret(&secret, visitor(head).ip()))?;
     Ok(Some((access, secret)))
 }
 
 /// Who a session is of, and what it may do.
-fn described(access: &Access) -> Response {
+fn describe_access(access: &Access) -> Response {
     let scopes = access.scopes.iter().map(|scope| scope.to_string()).collect::<Vec<_>>();
     let description = json!({
         "principal": *access.principal,
@@ -166,7 +166,7 @@ fn described(access: &Access) -> Response {
     });
     let mut response = Response::new(Body::from(description.to_string()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    uncached(response)
+    without_caching(response)
 }
 
 fn visitor(head: &Parts) -> Visitor {
@@ -174,7 +174,7 @@ fn visitor(head: &Parts) -> Visitor {
     head.extensions.get::<Visitor>().copied().unwrap_or(unknown)
 }
 
-fn uncached(mut response: Response) -> Response {
+fn without_caching(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -46,9 +46,9 @@ pub(super) fn secret(head: &Parts) -> Result<Option<String>> {
     let Some(secret) = cookie(&head.headers, &name(SECRET, &head.headers)) else { return Ok(None) };
     require_own_page(&head.headers)?;
     if ![Method::GET, Method::HEAD].contains(&head.method) {
-        let given = head.headers.get(TOKEN_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
+        let header_token = head.headers.get(TOKEN_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
         // Hashes compare in constant time.
-        if blake3::hash(given) != blake3::hash(token(secret).as_bytes()) {
+        if blake3::hash(header_token) != blake3::hash(token(secret).as_bytes()) {
             let message = "a change by a session of the console needs the header longhand-console-token of its page";
             return Err(Error::new(Reason::ConsoleTokenInvalid, message));
         }

@@ -6,9 +6,9 @@
 use super::events::{is_lost, subscribe};
 use super::query::{Live, Offset, Query, Scope};
 use super::sse;
-use super::subscription::{Subscription, list};
+use super::subscription::{EventSubscription, list};
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, Origin};
 use crate::http::failure::Failure;
 use crate::http::{answers, json, views};
 use crate::limits;
@@ -29,8 +29,7 @@ const NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
 const UP_TO_DATE: HeaderName = HeaderName::from_static("stream-up-to-date");
 const CURSOR: HeaderName = HeaderName::from_static("stream-cursor");
 
-/// A reader of a stream.
-struct Reader<S> {
+struct StreamReader<S> {
     grpc: S,
     origin: Origin,
     /// The filter, without a start.
@@ -59,7 +58,7 @@ pub(super) async fn tail<S: GrpcRoutes>(
     scope: &Scope,
     query: Query,
 ) -> Result<Response, Failure> {
-    let reader = Reader::new(grpc, origin, scope, &query)?;
+    let reader = StreamReader::new(grpc, origin, scope, &query)?;
     let batch = Batch { events: Vec::new(), next_offset: reader.position(None).await?, is_up_to_date: true };
     let mut response = reader.response(&batch, "no-store", None)?;
     *response.body_mut() = Body::empty();
@@ -77,7 +76,7 @@ pub(super) async fn read<S: GrpcRoutes>(
     scope: &Scope,
     query: Query,
 ) -> Result<Response, Failure> {
-    let reader = Reader::new(grpc, origin, scope, &query)?;
+    let reader = StreamReader::new(grpc, origin, scope, &query)?;
     match query.live {
         None => reader.page().await,
         Some(Live::LongPoll) => {
@@ -88,16 +87,16 @@ pub(super) async fn read<S: GrpcRoutes>(
         Some(Live::Sse) => reader.follow().await,
     }
     .map_err(|failed| match failed {
-        Failed::Status(status) if is_lost(&status) => {
+        CallFailure::Status(status) if is_lost(&status) => {
             let is_invalid = status.code() == tonic::Code::InvalidArgument;
             let failure = Failure::from(status);
-            if is_invalid { failure } else { failure.at(StatusCode::GONE) }
+            if is_invalid { failure } else { failure.with_status(StatusCode::GONE) }
         }
         failed => failed.into(),
     })
 }
 
-impl<S: GrpcRoutes> Reader<S> {
+impl<S: GrpcRoutes> StreamReader<S> {
     fn new(grpc: S, origin: Origin, scope: &Scope, query: &Query) -> app::Result<Self> {
         let request = subscribe(scope, query)?;
         let unusable = [
@@ -118,12 +117,12 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 
     /// The cursor of the tail, or of another start.
-    async fn position(&self, start: Option<Start>) -> Result<String, Failed> {
-        Subscription::position(self.grpc.clone(), &self.origin, self.request.clone(), start).await
+    async fn position(&self, start: Option<Start>) -> Result<String, CallFailure> {
+        EventSubscription::position(self.grpc.clone(), &self.origin, self.request.clone(), start).await
     }
 
     /// The events after a cursor, or from the beginning, as many as a page has.
-    async fn batch(&self, after: Option<&str>) -> Result<Batch, Failed> {
+    async fn batch(&self, after: Option<&str>) -> Result<Batch, CallFailure> {
         let request = pb::ListEventsRequest {
             session_id: self.request.session_ids.first().cloned(),
             kinds: self.request.kinds.clone(),
@@ -144,7 +143,7 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 
     /// The events after the given offset; none for `now`.
-    async fn first_batch(&self) -> Result<Batch, Failed> {
+    async fn first_batch(&self) -> Result<Batch, CallFailure> {
         match &self.offset {
             Offset::Beginning => self.batch(None).await,
             Offset::After(cursor) => self.batch(Some(cursor)).await,
@@ -155,7 +154,7 @@ impl<S: GrpcRoutes> Reader<S> {
         }
     }
 
-    async fn page(&self) -> Result<Response, Failed> {
+    async fn page(&self) -> Result<Response, CallFailure> {
         let batch = self.first_batch().await?;
         let (offset, caching) = match &self.offset {
             // The tail moves, and nobody may take it for a page.
@@ -168,7 +167,7 @@ impl<S: GrpcRoutes> Reader<S> {
         Ok(self.response(&batch, caching, HeaderValue::try_from(tag).ok())?)
     }
 
-    async fn long_poll(&self, wait: Duration) -> Result<Response, Failed> {
+    async fn long_poll(&self, wait: Duration) -> Result<Response, CallFailure> {
         let mut batch = self.first_batch().await?;
         if batch.events.is_empty() && batch.is_up_to_date {
             let mut subscription = self.subscription(&batch.next_offset).await?;
@@ -190,16 +189,15 @@ impl<S: GrpcRoutes> Reader<S> {
         Ok(response)
     }
 
-    async fn subscription(&self, after: &str) -> Result<Subscription, Failed> {
+    async fn subscription(&self, after: &str) -> Result<EventSubscription, CallFailure> {
         let mut request = self.request.clone();
         request.start = Some(Start::AfterCursor(after.to_owned()));
-        Subscription::open(self.grpc.clone(), &self.origin, &request).await
+        EventSubscription::open(self.grpc.clone(), &self.origin, &request).await
     }
 
-    /// The response with a batch.
     fn response(&self, batch: &Batch, caching: &'static str, tag: Option<HeaderValue>) -> app::Result<Response> {
-        let held = tag.as_ref().is_some_and(|tag| views::is_held(&self.origin.headers, tag));
-        let mut response = if held {
+        let is_held = tag.as_ref().is_some_and(|tag| views::is_held(&self.origin.headers, tag));
+        let mut response = if is_held {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
@@ -222,12 +220,12 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 
     /// Pages up to the tail, and then events as they come, until it is time for the client to come again.
-    async fn follow(self) -> Result<Response, Failed> {
+    async fn follow(self) -> Result<Response, CallFailure> {
         let first = self.first_batch().await?;
         let end = Instant::now() + Duration::from_millis(limits::DURABLE_STREAM_MS);
         let waiting = VecDeque::from(self.texts(&first)?);
         let phase = if first.is_up_to_date { Phase::Tail(None) } else { Phase::Pages };
-        let feed = Feed { reader: self, offset: first.next_offset, waiting, phase, end };
+        let feed = LiveRead { reader: self, offset: first.next_offset, waiting, phase, end };
         Ok(sse::response(stream::unfold(feed, async |mut feed| {
             let text = feed.next().await?;
             Some((text, feed))
@@ -252,9 +250,8 @@ impl<S: GrpcRoutes> Reader<S> {
     }
 }
 
-/// A live read in one answer.
-struct Feed<S> {
-    reader: Reader<S>,
+struct LiveRead<S> {
+    reader: StreamReader<S>,
     /// The offset after what was written.
     offset: String,
     waiting: VecDeque<Bytes>,
@@ -266,10 +263,10 @@ enum Phase {
     /// Pages of the past.
     Pages,
     /// Events as they come, from a subscription that is opened when the client has everything before.
-    Tail(Option<Box<Subscription>>),
+    Tail(Option<Box<EventSubscription>>),
 }
 
-impl<S: GrpcRoutes> Feed<S> {
+impl<S: GrpcRoutes> LiveRead<S> {
     /// The next text; none at the end, also if that is a failure: the client comes again with its offset, and then gets
     /// the status of the failure.
     async fn next(&mut self) -> Option<Bytes> {
@@ -287,7 +284,7 @@ impl<S: GrpcRoutes> Feed<S> {
         self.waiting.pop_front()
     }
 
-    async fn batch(&mut self) -> Result<Option<Batch>, Failed> {
+    async fn batch(&mut self) -> Result<Option<Batch>, CallFailure> {
         let batch = match &mut self.phase {
             Phase::Pages => {
                 let batch = self.reader.batch(Some(&self.offset)).await?;
@@ -314,7 +311,7 @@ impl<S: GrpcRoutes> Feed<S> {
 }
 
 /// The next events of a subscription, or none of them and how far an idle one is complete; nothing at the end.
-async fn next_batch(subscription: &mut Subscription) -> Result<Option<Batch>, Failed> {
+async fn next_batch(subscription: &mut EventSubscription) -> Result<Option<Batch>, CallFailure> {
     while let Some(frame) = subscription.next().await? {
         let (events, next_offset, more) = match frame {
             Frame::Events(pb::EventBatch { events, cursor, more }) => (events, cursor, more),

@@ -2,9 +2,9 @@
 
 use super::query::{Query, Scope};
 use super::sse;
-use super::subscription::Subscription;
+use super::subscription::EventSubscription;
 use crate::app::{self, Error, Reason};
-use crate::http::calls::{Failed, GrpcRoutes, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -29,9 +29,9 @@ pub(super) async fn follow<S: GrpcRoutes>(
     query: Query,
 ) -> Result<Response, Failure> {
     let request = subscribe(scope, &query)?;
-    match Subscription::open(grpc.clone(), &origin, &request).await {
+    match EventSubscription::open(grpc.clone(), &origin, &request).await {
         Ok(subscription) => Ok(sse::response(texts(subscription))),
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, request, status).await?;
             Ok(sse::response(stream::iter([event])))
         }
@@ -74,13 +74,13 @@ pub(super) async fn resync<S: GrpcRoutes>(
     request: pb::SubscribeEventsRequest,
     status: tonic::Status,
 ) -> Result<Bytes, Failure> {
-    let head = Subscription::position(grpc, origin, request, None).await?;
+    let head = EventSubscription::position(grpc, origin, request, None).await?;
     let data = json!({ "head": head, "error": Failure::from(status).body });
     Ok(sse::event("resync", Some(&head), &data.to_string()))
 }
 
 /// The texts of a stream's events. A failure is the last one.
-fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Send {
+fn texts(subscription: EventSubscription) -> impl futures::Stream<Item = Bytes> + Send {
     let ready = json!({ "cursor": subscription.cursor, "headSeq": subscription.head_seq.to_string() });
     let ready = sse::event("ready", Some(&subscription.cursor), &ready.to_string());
     stream::unfold((Some(subscription), VecDeque::from([ready])), async |(mut subscription, mut waiting)| {
@@ -96,7 +96,7 @@ fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Sen
             match next {
                 Ok(texts) => waiting.extend(texts),
                 Err(failure) => {
-                    waiting.push_back(ended(&failure));
+                    waiting.push_back(end_event(&failure));
                     subscription = None;
                 }
             }
@@ -105,7 +105,7 @@ fn texts(subscription: Subscription) -> impl futures::Stream<Item = Bytes> + Sen
 }
 
 /// The event that says why a stream ends. A client resumes with the last id.
-pub(super) fn ended(failure: &Failure) -> Bytes {
+pub(super) fn end_event(failure: &Failure) -> Bytes {
     sse::event("failure", None, &failure.body.to_string())
 }
 
@@ -114,7 +114,6 @@ pub(super) fn heartbeat(cursor: &str) -> Bytes {
     sse::event("heartbeat", Some(cursor), &json!({ "head": cursor }).to_string())
 }
 
-/// The events of a frame.
 fn of_frame(frame: Frame) -> app::Result<Vec<Bytes>> {
     let one = |name: &str, id: Option<&str>, data: String| vec![sse::event(name, id, &data)];
     Ok(match frame {

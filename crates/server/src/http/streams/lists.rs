@@ -1,10 +1,10 @@
 //! A list of sessions for browsers: its frames as Server-Sent Events, whose ids are cursors.
 
-use super::events::{ended, heartbeat, is_lost, resync};
+use super::events::{end_event, heartbeat, is_lost, resync};
 use super::query::Query;
 use super::sse;
 use crate::app::{self, Error};
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::http::failure::Failure;
 use crate::http::json;
 use crate::pb;
@@ -25,7 +25,7 @@ pub(in crate::http) const WATCH_SESSIONS: &str = "/longhand.v1.SessionService/Wa
 ///
 /// Those of `WatchSessions`, but for a cursor that cannot be served: that is one event, `resync`.
 pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Result<Response, Failure> {
-    let query = Query::read(&head, "longhand.v1.WatchSessionsRequest")?;
+    let query = Query::from_head(&head, "longhand.v1.WatchSessionsRequest")?;
     if query.is_durable() {
         return Err(Error::field("offset", "is no parameter of a list that is followed").into());
     }
@@ -37,7 +37,7 @@ pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Resu
     // The first frame is waited for, so that a refusal has the status of its reason.
     let begun = match origin.call(WATCH_SESSIONS, &request).streaming(grpc.clone()).await {
         Ok(frames) => frames,
-        Err(Failed::Status(status)) if is_lost(&status) => {
+        Err(CallFailure::Status(status)) if is_lost(&status) => {
             let event = resync(grpc, &origin, pb::SubscribeEventsRequest::default(), status).await?;
             return Ok(sse::response(stream::iter([event])));
         }
@@ -48,14 +48,14 @@ pub(in crate::http) async fn follow<S: GrpcRoutes>(grpc: S, head: Parts) -> Resu
         match next(&mut frames).await {
             Ok(Some(text)) => Some((text, Some(frames))),
             Ok(None) => None,
-            Err(failure) => Some((ended(&failure), None)),
+            Err(failure) => Some((end_event(&failure), None)),
         }
     })))
 }
 
 /// The text of the next frame; none at the end.
 async fn next(frames: &mut MessageStream) -> Result<Option<Bytes>, Failure> {
-    // A frame of a later version is none that this one knows.
+    // A later daemon may send frames that this one does not know. They are skipped.
     while let Some(message) = frames.next().await? {
         let response = pb::WatchSessionsResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;

@@ -62,7 +62,7 @@ async fn view<S: GrpcRoutes>(
         if head.method != Method::GET {
             return Err(Failure::other_method("GET"));
         }
-        let query = Query::read(&head, "longhand.v1.GetContextRequest")?;
+        let query = Query::read(&head, "longhand.v1.GetViewRequest")?;
         views::follow(grpc, origin(head), session, query).await
     };
     answer.await.unwrap_or_else(Failure::into_response)
@@ -74,7 +74,7 @@ async fn events<S: GrpcRoutes>(grpc: S, head: Parts, scope: Scope) -> Result<Res
     if head.method != Method::GET && head.method != Method::HEAD {
         return Err(Failure::other_method("GET, HEAD"));
     }
-    let query = Query::read(&head, "longhand.v1.SubscribeEventsRequest")?;
+    let query = Query::from_head(&head, "longhand.v1.SubscribeEventsRequest")?;
     let is_head = head.method == Method::HEAD;
     let for_browsers = !query.is_durable() && answers::accepts(&head.headers, sse::MEDIA_TYPE);
     let origin = origin(head);

@@ -62,7 +62,7 @@ impl Query {
     /// # Errors
     ///
     /// `INVALID_FIELD` with the parameter's name.
-    pub(super) fn read(head: &Parts, message: &str) -> Result<Self> {
+    pub(super) fn from_head(head: &Parts, message: &str) -> Result<Self> {
         let descriptor = protocol::POOL.get_message_by_name(message);
         let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {message}")))?;
         let mut query = Self::default();
@@ -110,7 +110,7 @@ impl Query {
     ///
     /// `INVALID_FIELD` for values of another type.
     pub(super) fn request<M: Message + Name + Default>(&self) -> Result<M> {
-        json::typed(self.fields.clone())
+        json::decode_fields(self.fields.clone())
     }
 }
 

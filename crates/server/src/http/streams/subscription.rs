@@ -1,7 +1,7 @@
 //! Event streams and pages of events, from the gRPC services.
 
 use crate::app::events::BecomesText;
-use crate::http::calls::{Failed, GrpcRoutes, MessageStream, Origin};
+use crate::http::calls::{CallFailure, GrpcRoutes, MessageStream, Origin};
 use crate::pb;
 use pb::subscribe_events_request::Start;
 use pb::subscribe_events_response::Frame;
@@ -12,7 +12,7 @@ const SUBSCRIBE_EVENTS: &str = "/longhand.v1.EventService/SubscribeEvents";
 const LIST_EVENTS: &str = "/longhand.v1.EventService/ListEvents";
 
 /// An event stream after its first frame.
-pub(super) struct Subscription {
+pub(super) struct EventSubscription {
     /// The cursor at which it begins.
     pub(super) cursor: String,
     /// The number of the newest event of the store.
@@ -20,7 +20,7 @@ pub(super) struct Subscription {
     frames: MessageStream,
 }
 
-impl Subscription {
+impl EventSubscription {
     /// Opens a stream.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Subscription {
         grpc: impl GrpcRoutes,
         origin: &Origin,
         request: &pb::SubscribeEventsRequest,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, CallFailure> {
         let mut origin = origin.clone();
         origin.extensions.insert(BecomesText);
         let mut frames = origin.call(SUBSCRIBE_EVENTS, request).streaming(grpc).await?;
@@ -50,7 +50,7 @@ impl Subscription {
         origin: &Origin,
         mut request: pb::SubscribeEventsRequest,
         start: Option<Start>,
-    ) -> Result<String, Failed> {
+    ) -> Result<String, CallFailure> {
         request.start = start;
         Ok(Self::open(grpc, origin, &request).await?.cursor)
     }
@@ -66,7 +66,7 @@ impl Subscription {
 }
 
 async fn next(frames: &mut MessageStream) -> Result<Option<Frame>, Status> {
-    // A frame of a later version is none that this one knows.
+    // A later daemon may send frames that this one does not know. They are skipped.
     while let Some(message) = frames.next().await? {
         let response = pb::SubscribeEventsResponse::decode(message);
         let response = response.map_err(|cause| Status::internal(format!("a frame cannot be read: {cause}")))?;
@@ -86,7 +86,7 @@ pub(super) async fn list(
     grpc: impl GrpcRoutes,
     origin: &Origin,
     request: &pb::ListEventsRequest,
-) -> Result<pb::ListEventsResponse, Failed> {
+) -> Result<pb::ListEventsResponse, CallFailure> {
     let message = origin.call(LIST_EVENTS, request).unary(grpc).await?.into_inner();
     let page = pb::ListEventsResponse::decode(message);
     Ok(page.map_err(|cause| Status::internal(format!("a page cannot be read: {cause}")))?)

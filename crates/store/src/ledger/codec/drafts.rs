@@ -7,7 +7,7 @@ use crate::engine::Row;
 use crate::error::{Error, Result};
 use crate::model::draft::DraftKind;
 use crate::model::ids::MessageId;
-use crate::secrets::{Begun, DraftText, Place, Reading};
+use crate::secrets::{BegunMatch, DraftText, ReadingMode, ReadingState};
 use prost::Message as _;
 
 const TEXT: i32 = 1;
@@ -70,15 +70,17 @@ struct DiskBegun {
 
 pub(crate) fn encode_draft_text(text: &DraftText) -> Vec<u8> {
     let reading = match text.place.reading {
-        Reading::Undecided => 1,
-        Reading::Text => 2,
-        Reading::Json => 3,
-        Reading::JsonString => 4,
+        ReadingMode::Undecided => 1,
+        ReadingMode::Text => 2,
+        ReadingMode::Json => 3,
+        ReadingMode::JsonString => 4,
     };
     let before = text.place.before.map(u32::from);
     let replaced = text.replaced.iter().map(Into::into).collect();
-    let begun =
-        |begun: &Begun| DiskBegun { rule: begun.rule.clone(), length: u64::try_from(begun.length).unwrap_or(u64::MAX) };
+    let begun = |begun: &BegunMatch| DiskBegun {
+        rule: begun.rule.clone(),
+        length: u64::try_from(begun.length).unwrap_or(u64::MAX),
+    };
     let begun = text.place.begun.iter().map(begun).collect();
     DiskDraftText { reading, before, waiting: text.waiting.clone(), replaced, begun }.encode_to_vec()
 }
@@ -86,10 +88,10 @@ pub(crate) fn encode_draft_text(text: &DraftText) -> Vec<u8> {
 pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
     let disk: DiskDraftText = decode_plain("draft", bytes)?;
     let reading = match disk.reading {
-        1 => Reading::Undecided,
-        2 => Reading::Text,
-        3 => Reading::Json,
-        4 => Reading::JsonString,
+        1 => ReadingMode::Undecided,
+        2 => ReadingMode::Text,
+        3 => ReadingMode::Json,
+        4 => ReadingMode::JsonString,
         other => return Err(Error::corrupt("draft", format_args!("it is read as {other}"))),
     };
     let before = disk.before.map(|before| {
@@ -98,26 +100,26 @@ pub(crate) fn decode_draft_text(bytes: &[u8]) -> Result<DraftText> {
     let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<_>>()?;
     let begun = |DiskBegun { rule, length }| {
         let length = usize::try_from(length).map_err(|error| Error::corrupt("draft", error))?;
-        Ok(Begun { rule, length })
+        Ok(BegunMatch { rule, length })
     };
     let begun = disk.begun.into_iter().map(begun).collect::<Result<_>>()?;
-    let place = Place { reading, before: before.transpose()?, begun };
+    let place = ReadingState { reading, before: before.transpose()?, begun };
     Ok(DraftText { place, waiting: disk.waiting, replaced })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secrets::{DIGEST_BYTES, Replaced};
+    use crate::secrets::{DIGEST_BYTES, ReplacedSecret};
 
     #[test]
     fn what_a_draft_has_beside_its_text_comes_back() {
-        for reading in [Reading::Undecided, Reading::Text, Reading::Json, Reading::JsonString] {
-            let begun = [("one", 7), ("two", 1)].map(|(rule, length)| Begun { rule: rule.to_owned(), length });
+        for reading in [ReadingMode::Undecided, ReadingMode::Text, ReadingMode::Json, ReadingMode::JsonString] {
+            let begun = [("one", 7), ("two", 1)].map(|(rule, length)| BegunMatch { rule: rule.to_owned(), length });
             let text = DraftText {
-                place: Place { reading, before: Some('é'), begun: begun.to_vec() },
+                place: ReadingState { reading, before: Some('é'), begun: begun.to_vec() },
                 waiting: "waits".to_owned(),
-                replaced: vec![Replaced { at: 3, length: 30, received: 20, digest: [5; DIGEST_BYTES] }],
+                replaced: vec![ReplacedSecret { at: 3, length: 30, received: 20, digest: [5; DIGEST_BYTES] }],
             };
             assert_eq!(decode_draft_text(&encode_draft_text(&text)).expect("it is whole"), text);
         }

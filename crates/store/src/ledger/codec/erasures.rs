@@ -54,7 +54,7 @@ pub(super) fn decode_body(bytes: &[u8]) -> Result<EventBody> {
     let DiskErased { target, reason, from, ranges, messages, unfinished } = decode("event", bytes)?;
     let message = |erased: DiskErasedMessage| {
         let message = MessageId(uuid(&erased.message)?);
-        let part = |number| PartId::of(message, u16::try_from(number).unwrap_or(0));
+        let part = |number| PartId::in_message(message, u16::try_from(number).unwrap_or(0));
         Ok(ErasedMessage { message, parts: erased.parts.into_iter().map(part).collect() })
     };
     Ok(EventBody::Erased {

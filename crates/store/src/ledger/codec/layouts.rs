@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Layout, LayoutChange, OmitReason, Omitted, Placement, Span, Splice};
+use crate::model::layout::{CoveredHistory, Layout, LayoutChange, OmitReason, OmittedHistory, Placement, Span, Splice};
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskSpan {
@@ -93,7 +93,7 @@ macro_rules! splice {
 }
 
 splice!(SpanSplice, DiskSpan, message, disk_span: Span);
-splice!(OmittedSplice, DiskOmitted, message, disk_omitted: Omitted);
+splice!(OmittedSplice, DiskOmitted, message, disk_omitted: OmittedHistory);
 splice!(RevisionSplice, i64, int64, i64::clone: i64);
 
 /// The new messages covered by the active summary, if they changed; none without a summary.
@@ -146,7 +146,7 @@ fn disk_span(span: &Span) -> DiskSpan {
     }
 }
 
-fn disk_covered(covered: &Covered) -> DiskCovered {
+fn disk_covered(covered: &CoveredHistory) -> DiskCovered {
     DiskCovered {
         compaction: id_bytes(covered.compaction.0),
         mark: covered.mark,
@@ -155,7 +155,7 @@ fn disk_covered(covered: &Covered) -> DiskCovered {
     }
 }
 
-fn disk_omitted(omitted: &Omitted) -> DiskOmitted {
+fn disk_omitted(omitted: &OmittedHistory) -> DiskOmitted {
     DiskOmitted {
         range: Some(DiskRange { first: omitted.range.first, last: omitted.range.last }),
         mark: omitted.mark,
@@ -177,10 +177,10 @@ fn span(span: DiskSpan) -> Result<Span> {
     })
 }
 
-fn omitted(disk: DiskOmitted) -> Result<Omitted> {
+fn omitted(disk: DiskOmitted) -> Result<OmittedHistory> {
     let DiskRange { first, last } = required("layout", "an omitted range", disk.range)?;
     let reason = OmitReason::from_number(disk.reason)?;
-    Ok(Omitted { range: RevisionRange { first, last }, mark: disk.mark, reason })
+    Ok(OmittedHistory { range: RevisionRange { first, last }, mark: disk.mark, reason })
 }
 
 impl From<&Layout> for DiskWhole {
@@ -199,10 +199,10 @@ impl TryFrom<DiskWhole> for Layout {
     type Error = Error;
 
     fn try_from(disk: DiskWhole) -> Result<Self> {
-        let covered = |disk: DiskCovered| -> Result<Covered> {
+        let covered = |disk: DiskCovered| -> Result<CoveredHistory> {
             let DiskCovered { compaction, mark, summary, ranges } = disk;
             let compaction = CompactionId(uuid(&compaction)?);
-            Ok(Covered { compaction, mark, summary, ranges: ranges_from_disk(ranges) })
+            Ok(CoveredHistory { compaction, mark, summary, ranges: ranges_from_disk(ranges) })
         };
         Ok(Self {
             spans: disk.spans.into_iter().map(span).collect::<Result<_>>()?,
@@ -286,12 +286,12 @@ mod tests {
             (0..20_i64, 0..9_i64).prop_map(|(revision, of)| Span::Placed { revision, placement: Placement::Edit(of) }),
             (0..20_i64).prop_map(|revision| Span::Placed { revision, placement: Placement::Pinned }),
         ];
-        let omitted = (0..9_i64, 0..9_i64).prop_map(|(first, mark)| Omitted {
+        let omitted = (0..9_i64, 0..9_i64).prop_map(|(first, mark)| OmittedHistory {
             range: RevisionRange { first, last: first + 3 },
             mark,
             reason: OmitReason::Edited,
         });
-        let covered = (0..5_i64).prop_map(|mark| Covered {
+        let covered = (0..5_i64).prop_map(|mark| CoveredHistory {
             compaction: CompactionId(uuid::Uuid::nil()),
             mark,
             summary: mark + 1,

@@ -5,7 +5,7 @@ use super::parts::{decompress, pack};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::ids::MessageId;
-use crate::model::message::{Finish, FinishReason, GivenView, Message, Replaced};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, ReplacedMessage};
 
 /// The columns of a message that no query uses.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -46,9 +46,9 @@ impl MessageHead {
     }
 
     /// The message that it replaces.
-    pub(crate) fn replaces(&self) -> Result<Option<Replaced>> {
+    pub(crate) fn replaces(&self) -> Result<Option<ReplacedMessage>> {
         let Some(id) = &self.replaced_id else { return Ok(None) };
-        Ok(Some(Replaced { message: MessageId(uuid(id)?), writer: self.replaced_writer.clone() }))
+        Ok(Some(ReplacedMessage { message: MessageId(uuid(id)?), writer: self.replaced_writer.clone() }))
     }
 
     /// The encoded head, with its metadata compressed if that saves space.

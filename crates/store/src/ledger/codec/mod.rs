@@ -23,4 +23,4 @@ pub(crate) use parts::{
     EncodedBlob, EncodedPart, StoredPart, commitment, decode_part, decode_parts, decompress, digest_of_part,
     encode_part, encode_parts, media_blobs,
 };
-pub(crate) use received::{Received, decode_received, encode_received_part};
+pub(crate) use received::{ReceivedPart, decode_received, encode_received_part};

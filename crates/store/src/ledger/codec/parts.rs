@@ -4,7 +4,7 @@ use super::columns::{DiskUsage, Number as _, decode, decode_plain, encode};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::part::{
-    Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall, ToolResult,
 };
 use crate::model::time::Timestamp;
 use crate::secrets::Salt;
@@ -447,7 +447,9 @@ pub(crate) fn decode_part(
         }),
         DiskBody::Media(media) => PartBody::Media(media_from_disk(media, blobs)?),
         DiskBody::Marker(pair) => PartBody::Marker(Marker { name: pair.first, text: pair.second }),
-        DiskBody::Step(pair) => PartBody::Step(Step { finish_reason: pair.first, usage: pair.usage.map(Into::into) }),
+        DiskBody::Step(pair) => {
+            PartBody::Step(ReplyStep { finish_reason: pair.first, usage: pair.usage.map(Into::into) })
+        }
         DiskBody::Opaque(pair) => PartBody::Opaque(Opaque { provider: pair.first, kind: pair.second, data: pair.data }),
         DiskBody::Record(pair) => PartBody::Record(Record { kind: pair.first, data: pair.second }),
     };

@@ -5,12 +5,12 @@ use super::parts::{EncodedPart, encode_part_with, text_bytes};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::part::PartBody;
-use crate::secrets::{DIGEST_BYTES, Replaced};
+use crate::secrets::{DIGEST_BYTES, ReplacedSecret};
 use prost::Message as _;
 
 /// What is known of a part as it was received.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Received {
+pub(crate) enum ReceivedPart {
     /// As it is stored.
     #[default]
     AsStored,
@@ -18,7 +18,7 @@ pub(crate) enum Received {
     Whole([u8; 32]),
     /// A draft, with what placeholders in its text stand for, and the salted digest of its metadata, if they were received
     /// otherwise.
-    InPieces { replaced: Vec<Replaced>, metadata: Option<[u8; 32]> },
+    InPieces { replaced: Vec<ReplacedSecret>, metadata: Option<[u8; 32]> },
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -33,15 +33,15 @@ pub(crate) struct DiskReplaced {
     digest: Vec<u8>,
 }
 
-impl From<&Replaced> for DiskReplaced {
-    fn from(replaced: &Replaced) -> Self {
-        let Replaced { at, length, received, digest } = replaced;
+impl From<&ReplacedSecret> for DiskReplaced {
+    fn from(replaced: &ReplacedSecret) -> Self {
+        let ReplacedSecret { at, length, received, digest } = replaced;
         let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self { at: number(*at), length: number(*length), received: number(*received), digest: digest.to_vec() }
     }
 }
 
-impl TryFrom<&DiskReplaced> for Replaced {
+impl TryFrom<&DiskReplaced> for ReplacedSecret {
     type Error = Error;
 
     fn try_from(disk: &DiskReplaced) -> Result<Self> {
@@ -64,12 +64,12 @@ struct DiskReceived {
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-impl From<&Received> for DiskReceived {
-    fn from(received: &Received) -> Self {
+impl From<&ReceivedPart> for DiskReceived {
+    fn from(received: &ReceivedPart) -> Self {
         match received {
-            Received::AsStored => Self::default(),
-            Received::Whole(digest) => Self { digest: Some(digest.to_vec()), ..Self::default() },
-            Received::InPieces { replaced, metadata } => Self {
+            ReceivedPart::AsStored => Self::default(),
+            ReceivedPart::Whole(digest) => Self { digest: Some(digest.to_vec()), ..Self::default() },
+            ReceivedPart::InPieces { replaced, metadata } => Self {
                 digest: None,
                 replaced: replaced.iter().map(Into::into).collect(),
                 metadata: metadata.map(Vec::from),
@@ -82,14 +82,14 @@ impl From<&Received> for DiskReceived {
 pub(crate) fn encode_received_part(
     body: &PartBody,
     metadata_json: Option<&str>,
-    received: &Received,
+    received: &ReceivedPart,
     salt: [u8; 16],
 ) -> EncodedPart {
     encode_part_with(body, metadata_json, &DiskReceived::from(received).encode_to_vec(), salt)
 }
 
 /// What a part's bytes say of how it was received. The other fields are skipped.
-pub(crate) fn decode_received(plain: &[u8]) -> Result<Received> {
+pub(crate) fn decode_received(plain: &[u8]) -> Result<ReceivedPart> {
     let disk: DiskReceived = decode_plain("part", plain)?;
     let digest = |digest: Vec<u8>| {
         digest.try_into().map_err(|digest: Vec<u8>| {
@@ -97,20 +97,20 @@ pub(crate) fn decode_received(plain: &[u8]) -> Result<Received> {
         })
     };
     match (disk.digest, disk.metadata) {
-        (Some(whole), _) => digest(whole).map(Received::Whole),
-        (None, None) if disk.replaced.is_empty() => Ok(Received::AsStored),
+        (Some(whole), _) => digest(whole).map(ReceivedPart::Whole),
+        (None, None) if disk.replaced.is_empty() => Ok(ReceivedPart::AsStored),
         (None, metadata) => {
             let replaced = disk.replaced.iter().map(TryInto::try_into).collect::<Result<Vec<_>>>()?;
             if !replaced.is_empty() {
                 check_replaced(&replaced, text_bytes(plain)?)?;
             }
-            Ok(Received::InPieces { replaced, metadata: metadata.map(digest).transpose()? })
+            Ok(ReceivedPart::InPieces { replaced, metadata: metadata.map(digest).transpose()? })
         }
     }
 }
 
 /// Refuses placeholders that are not one behind the other in a text of this length. An archive may have any.
-fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
+fn check_replaced(all: &[ReplacedSecret], text_bytes: usize) -> Result<()> {
     let mut end = 0;
     for replaced in all {
         let fits = replaced.at >= end && replaced.length > 0 && replaced.received <= limits::DRAFT_BYTES_MAX;
@@ -123,14 +123,14 @@ fn check_replaced(all: &[Replaced], text_bytes: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::{decode_received, decompress, encode_received_part};
-    use super::Received;
+    use super::ReceivedPart;
     use crate::model::part::PartBody;
-    use crate::secrets::{DIGEST_BYTES, Replaced};
+    use crate::secrets::{DIGEST_BYTES, ReplacedSecret};
 
     #[test]
     fn placeholders_are_in_order_within_their_text() {
-        let at = |at, length| Replaced { at, length, received: 9, digest: [7; DIGEST_BYTES] };
-        let huge = Replaced { received: usize::MAX / 2, ..at(0, 4) };
+        let at = |at, length| ReplacedSecret { at, length, received: 9, digest: [7; DIGEST_BYTES] };
+        let huge = ReplacedSecret { received: usize::MAX / 2, ..at(0, 4) };
         for (replaced, is_valid) in [
             (vec![at(0, 4), at(4, 6)], true),
             (vec![at(2, 3)], true),
@@ -141,7 +141,7 @@ mod tests {
             (vec![at(0, 0)], false),
             (vec![huge.clone(), huge], false),
         ] {
-            let received = Received::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
+            let received = ReceivedPart::InPieces { replaced: replaced.clone(), metadata: Some([1; 32]) };
             let encoded = encode_received_part(&PartBody::Text("0123456789".to_owned()), None, &received, [0; 16]);
             let body = encoded.body.expect("it is short");
             let plain = decompress("part", encoded.codec, encoded.length, body.to_vec()).expect("it is whole");

@@ -780,7 +780,7 @@ export type Finish = Message$1<"longhand.v1.Finish"> & {
   usage?: Usage | undefined;
 
   /**
-   * In requests, the token of the view that the reply answers, from GetContext's header, up to 512 bytes. It ties the
+   * In requests, the token of the view that the reply answers, from GetView's header, up to 512 bytes. It ties the
    * usage to that view: messages added after the view are estimated on top, and usage of a view that was shortened for
    * a call never counts. Usage without a token counts until the session's view first changes by anything but appends. A
    * session accepts tokens of its own views. A fork also accepts tokens of its ancestors' views at revisions that both
@@ -851,7 +851,7 @@ export type ContextUsage = Message$1<"longhand.v1.ContextUsage"> & {
   /**
    * Tokens of a request with the view: trusted usage plus the policy's estimate of the messages added after it; without
    * trusted usage, the estimate plus the window's overhead. Unset for a session that is not in the daemon's memory and
-   * has grown by more than 256 KiB, because an append never waits for its history to be read. GetContext always has it.
+   * has grown by more than 256 KiB, because an append never waits for its history to be read. GetView always has it.
    *
    * @generated from field: optional int64 context_tokens = 1;
    */
@@ -2759,9 +2759,9 @@ export enum MessageState {
   UNSPECIFIED = 0,
 
   /**
-   * The view shows it, whole or shortened; or nothing of it is left to show, as GetContext states with OMIT_REASON_EMPTY.
+   * The view shows it, whole or shortened; or nothing of it is left to show, as GetView states with OMIT_REASON_EMPTY.
    * A pinned message that a summary covers is active, and so is what a provider's own compaction stands for, which the
-   * views for other providers show: ContextEnd.provider_compaction names it.
+   * views for other providers show: ViewEnd.provider_compaction names it.
    *
    * @generated from enum value: MESSAGE_STATE_ACTIVE = 1;
    */

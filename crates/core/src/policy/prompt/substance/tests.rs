@@ -1,17 +1,18 @@
 use super::*;
-use crate::policy::{Step, samples};
+use crate::policy::{PolicyStep, samples};
 
 fn rules(preset: &str) -> Summary {
     let policy = samples::policy(preset);
     let steps = policy.auto.or(policy.deep).expect("a level").steps;
-    let summarize = steps.into_iter().find_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None });
+    let summarize =
+        steps.into_iter().find_map(|step| if let PolicyStep::Summarize(rule) = step { Some(rule) } else { None });
     summarize.expect("a summary").summary
 }
 
 /// The reason why a text is refused as a summary of this number of tokens; none if it is accepted.
 fn refused(preset: &str, covered_tokens: i64, text: &str) -> Option<String> {
     let rules = rules(preset);
-    let expected = Expected { rules: &rules, scope: Scope::History, covered_tokens, words: 0 };
+    let expected = AnswerRequirements { rules: &rules, scope: Scope::History, covered_tokens, words: 0 };
     expected.check(text).err().map(|failure| failure.reason.as_str().to_owned())
 }
 
@@ -187,9 +188,10 @@ fn enough_words_are_a_summary_without_any_section() {
 #[test]
 fn what_may_have_few_words_needs_no_more_than_those() {
     let rules = rules(PROSE);
-    let expected = |words| Expected { rules: &rules, scope: Scope::History, covered_tokens: 1_000_000, words };
+    let expected =
+        |words| AnswerRequirements { rules: &rules, scope: Scope::History, covered_tokens: 1_000_000, words };
     assert_eq!((expected(0).least_tokens(), expected(20).least_tokens()), (SUBSTANCE_TOKENS_MAX, 20));
-    let tiny = Expected { covered_tokens: 3, ..expected(0) };
+    let tiny = AnswerRequirements { covered_tokens: 3, ..expected(0) };
     assert_eq!(tiny.least_tokens(), 1);
 }
 
@@ -200,7 +202,7 @@ fn the_built_in_summarizers_form_is_always_taken() {
         let policy = preset.policy();
         let levels = [policy.auto, policy.deep];
         for step in levels.into_iter().flatten().flat_map(|level| level.steps) {
-            let Step::Summarize(rule) = step else { continue };
+            let PolicyStep::Summarize(rule) = step else { continue };
             let rules = rule.summary;
             let text: String = match &rules.format {
                 SummaryFormat::Elements { .. } => {
@@ -212,7 +214,8 @@ fn the_built_in_summarizers_form_is_always_taken() {
                 }
                 SummaryFormat::Prose => continue,
             };
-            let expected = Expected { rules: &rules, scope: Scope::History, covered_tokens: 1_000_000, words: 0 };
+            let expected =
+                AnswerRequirements { rules: &rules, scope: Scope::History, covered_tokens: 1_000_000, words: 0 };
             assert_eq!(expected.check(&text), Ok(()), "{}", preset.name);
         }
     }

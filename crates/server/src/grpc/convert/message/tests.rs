@@ -55,7 +55,7 @@ fn bodies() -> Vec<PartBody> {
         PartBody::Media(images().remove(0)),
         PartBody::Media(images().remove(1)),
         PartBody::Marker(Marker { name: "compaction".into(), text: "what follows".into() }),
-        PartBody::Step(Step { finish_reason: "end_turn".into(), usage: Some(full_usage()) }),
+        PartBody::Step(ReplyStep { finish_reason: "end_turn".into(), usage: Some(full_usage()) }),
         PartBody::Opaque(Opaque { provider: "p".into(), kind: "k".into(), data: vec![1, 0, 254] }),
         PartBody::Record(Record { kind: "mode".into(), data: "{}".into() }),
     ]
@@ -264,7 +264,7 @@ fn a_stored_message_has_its_seal_and_its_origin() {
         by_message: Some(MessageId(Uuid::from_u128(5))),
         by_compaction: Some(CompactionId(Uuid::from_u128(6))),
         is_pinned: true,
-        ..MessageStatus::of(MessageState::Covered)
+        ..MessageStatus::from_state(MessageState::Covered)
     };
     let status_written = pb::MessageStatus {
         state: pb::MessageState::Covered.into(),

@@ -33,8 +33,8 @@ fn written() -> Provenance {
     }
 }
 
-fn context(messages: Vec<ViewMessage>) -> Context {
-    Context {
+fn served(messages: Vec<ViewMessage>) -> ServedView {
+    ServedView {
         revision: 40,
         hash: [3; 32],
         token: "a token".into(),
@@ -53,7 +53,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         usage_doubt: Some(UsageDoubt::Stale),
         shortened: true,
         pending: Some(CompactionId(Uuid::from_u128(4))),
-        covered: Some(Covered {
+        covered: Some(CoveredHistory {
             compaction: CompactionId(Uuid::from_u128(5)),
             mark: 30,
             summary: 29,
@@ -68,8 +68,8 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         }),
         provenance: Some(Arc::new(written())),
         omitted: vec![
-            Omitted { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
-            Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
+            OmittedHistory { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
+            OmittedHistory { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
         ],
         omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
         empty: vec![RevisionRange { first: 27, last: 28 }],
@@ -79,7 +79,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
 }
 
 /// The frames between header and end.
-fn middle(frames: &[pb::GetContextResponse]) -> Vec<&pb::ContextMessages> {
+fn middle(frames: &[pb::GetViewResponse]) -> Vec<&pb::ViewMessages> {
     let frames = &frames[1..frames.len() - 1];
     frames
         .iter()
@@ -98,8 +98,8 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         summarizer: "strong/m".into(),
     };
     let summary = ViewMessage { provenance: Some(Arc::new(written())), ..view_message(27, 1) };
-    let frames: Vec<_> = frames(context(vec![summary])).collect();
-    let header = pb::ContextHeader {
+    let frames: Vec<_> = frames(served(vec![summary])).collect();
+    let header = pb::ViewHeader {
         revision: 40,
         view_hash: vec![3; 32],
         known_message_count: 2,
@@ -125,7 +125,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         reason: reason.into(),
         compaction_id: (mark_revision == 25).then(|| "cmp_00000000000000000000000000000006".to_owned()),
     };
-    let end = pb::ContextEnd {
+    let end = pb::ViewEnd {
         covered: Some(pb::CoveredHistory {
             compaction_id: "cmp_00000000000000000000000000000005".into(),
             summary_message_id: "msg_00000000000000000000000000000006".into(),
@@ -155,7 +155,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
 
 #[test]
 fn a_view_without_messages_has_no_frames_of_them() {
-    let frames: Vec<_> = frames(context(Vec::new())).collect();
+    let frames: Vec<_> = frames(served(Vec::new())).collect();
     assert!(matches!(frames[0].frame, Some(Frame::Header(_))) && matches!(frames[1].frame, Some(Frame::End(_))));
     assert_eq!(frames.len(), 2);
 }
@@ -170,7 +170,7 @@ proptest! {
         ),
     ) {
         let messages = (0..).zip(&sizes).map(|(revision, bytes)| view_message(revision, *bytes)).collect();
-        let frames: Vec<_> = frames(context(messages)).collect();
+        let frames: Vec<_> = frames(served(messages)).collect();
         let mut revisions = Vec::new();
         for frame in middle(&frames) {
             prop_assert!(frame.messages.len() == 1 || frame.encoded_len() <= limits::VIEW_FRAME_BYTES);
@@ -189,8 +189,8 @@ proptest! {
 fn shortened_parts_are_converted() {
     let cases = [
         (None, pb::Shortening::Unspecified, 0),
-        (Some(Shortened::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
-        (Some(Shortened::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
+        (Some(PartShortening::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
+        (Some(PartShortening::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
     ];
     for (shortened, shortening, omitted_length) in cases {
         let written = part(ViewPart::new(None, PartBody::Text("t".into()), shortened));
@@ -198,15 +198,15 @@ fn shortened_parts_are_converted() {
         assert_eq!(written.part.expect("a part").part_id, "");
     }
     let made = message(ViewMessage { source: None, kind: ViewKind::Paired, ..view_message(0, 1) });
-    assert_eq!((made.message_id.as_str(), made.kind()), ("", pb::ContextMessageKind::MissingResult));
+    assert_eq!((made.message_id.as_str(), made.kind()), ("", pb::ViewMessageKind::MissingResult));
 }
 
 #[test]
 fn a_request_has_an_overflow_action_and_a_wait() {
-    let request = |overflow_action, wait| pb::GetContextRequest {
+    let request = |overflow_action, wait| pb::GetViewRequest {
         overflow_action,
         wait_timeout: Some(prost_types::Duration { seconds: wait, nanos: 0 }),
-        ..pb::GetContextRequest::default()
+        ..pb::GetViewRequest::default()
     };
     let actions = [OverflowAction::Return, OverflowAction::Return, OverflowAction::Wait, OverflowAction::Shorten];
     for (number, action) in (0..).zip(actions) {

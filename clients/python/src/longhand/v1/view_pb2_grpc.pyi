@@ -7,7 +7,7 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
-import longhand.v1.context_pb2
+import longhand.v1.view_pb2
 import typing
 
 _T = typing.TypeVar("_T")
@@ -17,13 +17,13 @@ class _MaybeAsyncIterator(collections.abc.AsyncIterator[_T], collections.abc.Ite
 class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
-class ContextServiceStub:
+class ViewServiceStub:
     """Serves views: history as a model should see it."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
-    GetContext: grpc.UnaryStreamMultiCallable[
-        longhand.v1.context_pb2.GetContextRequest,
-        longhand.v1.context_pb2.GetContextResponse,
+    GetView: grpc.UnaryStreamMultiCallable[
+        longhand.v1.view_pb2.GetViewRequest,
+        longhand.v1.view_pb2.GetViewResponse,
     ]
     """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
     8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
@@ -31,12 +31,12 @@ class ContextServiceStub:
     CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
     """
 
-class ContextServiceAsyncStub:
+class ViewServiceAsyncStub:
     """Serves views: history as a model should see it."""
 
-    GetContext: grpc.aio.UnaryStreamMultiCallable[
-        longhand.v1.context_pb2.GetContextRequest,
-        longhand.v1.context_pb2.GetContextResponse,
+    GetView: grpc.aio.UnaryStreamMultiCallable[
+        longhand.v1.view_pb2.GetViewRequest,
+        longhand.v1.view_pb2.GetViewResponse,
     ]
     """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
     8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
@@ -44,19 +44,19 @@ class ContextServiceAsyncStub:
     CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
     """
 
-class ContextServiceServicer(metaclass=abc.ABCMeta):
+class ViewServiceServicer(metaclass=abc.ABCMeta):
     """Serves views: history as a model should see it."""
 
     @abc.abstractmethod
-    def GetContext(
+    def GetView(
         self,
-        request: longhand.v1.context_pb2.GetContextRequest,
+        request: longhand.v1.view_pb2.GetViewRequest,
         context: _ServicerContext,
-    ) -> typing.Union[collections.abc.Iterator[longhand.v1.context_pb2.GetContextResponse], collections.abc.AsyncIterator[longhand.v1.context_pb2.GetContextResponse]]:
+    ) -> typing.Union[collections.abc.Iterator[longhand.v1.view_pb2.GetViewResponse], collections.abc.AsyncIterator[longhand.v1.view_pb2.GetViewResponse]]:
         """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
         8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
         Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
         CONTENT_NOT_IN_FORMAT if the view has something that `format` cannot carry.
         """
 
-def add_ContextServiceServicer_to_server(servicer: ContextServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+def add_ViewServiceServicer_to_server(servicer: ViewServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -91,65 +91,65 @@ SUMMARY_AUTHOR_CLIENT: SummaryAuthor.ValueType  # 3
 """A client that supplied it, whatever wrote it there."""
 global___SummaryAuthor = SummaryAuthor
 
-class _ContextMessageKind:
+class _ViewMessageKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
 
-class _ContextMessageKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ContextMessageKind.ValueType], builtins.type):
+class _ViewMessageKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ViewMessageKind.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    CONTEXT_MESSAGE_KIND_UNSPECIFIED: _ContextMessageKind.ValueType  # 0
+    VIEW_MESSAGE_KIND_UNSPECIFIED: _ViewMessageKind.ValueType  # 0
     """Not given."""
-    CONTEXT_MESSAGE_KIND_SHOWN: _ContextMessageKind.ValueType  # 1
+    VIEW_MESSAGE_KIND_SHOWN: _ViewMessageKind.ValueType  # 1
     """An original message, whole or with shortened parts."""
-    CONTEXT_MESSAGE_KIND_MARKER: _ContextMessageKind.ValueType  # 2
+    VIEW_MESSAGE_KIND_MARKER: _ViewMessageKind.ValueType  # 2
     """Introduces the summary."""
-    CONTEXT_MESSAGE_KIND_SUMMARY: _ContextMessageKind.ValueType  # 3
+    VIEW_MESSAGE_KIND_SUMMARY: _ViewMessageKind.ValueType  # 3
     """Stands for covered history. Derived text: data about the conversation, not instructions."""
-    CONTEXT_MESSAGE_KIND_MISSING_RESULT: _ContextMessageKind.ValueType  # 4
+    VIEW_MESSAGE_KIND_MISSING_RESULT: _ViewMessageKind.ValueType  # 4
     """Made by pairing: the error result of a call without an answer."""
-    CONTEXT_MESSAGE_KIND_POLICY_TEXT: _ContextMessageKind.ValueType  # 5
+    VIEW_MESSAGE_KIND_POLICY_TEXT: _ViewMessageKind.ValueType  # 5
     """Text that the policy adds as a speaker's message, such as the acknowledgement of a summary; not stored, and written
     by nobody.
     """
-    CONTEXT_MESSAGE_KIND_RETRIEVED: _ContextMessageKind.ValueType  # 6
+    VIEW_MESSAGE_KIND_RETRIEVED: _ViewMessageKind.ValueType  # 6
     """Passages of dialogue that are otherwise hidden from the view, retrieved for the last request. Each part has the
     `part_id` of the part it is taken from. Derived text: data about the conversation, not instructions.
     """
-    CONTEXT_MESSAGE_KIND_BRANCH_SUMMARY: _ContextMessageKind.ValueType  # 7
+    VIEW_MESSAGE_KIND_BRANCH_SUMMARY: _ViewMessageKind.ValueType  # 7
     """Summarizes a branch that a rewind left out. Derived text: data about the conversation, not instructions."""
-    CONTEXT_MESSAGE_KIND_ADDED: _ContextMessageKind.ValueType  # 8
+    VIEW_MESSAGE_KIND_ADDED: _ViewMessageKind.ValueType  # 8
     """Written by Longhand in a user's place, and stored: a continuation after a compaction, or a replay of a request
     without its media. The stored message's kind shows which. Undoing the compaction removes it.
     """
 
-class ContextMessageKind(_ContextMessageKind, metaclass=_ContextMessageKindEnumTypeWrapper):
+class ViewMessageKind(_ViewMessageKind, metaclass=_ViewMessageKindEnumTypeWrapper):
     """Kind of a view message. New values may appear."""
 
-CONTEXT_MESSAGE_KIND_UNSPECIFIED: ContextMessageKind.ValueType  # 0
+VIEW_MESSAGE_KIND_UNSPECIFIED: ViewMessageKind.ValueType  # 0
 """Not given."""
-CONTEXT_MESSAGE_KIND_SHOWN: ContextMessageKind.ValueType  # 1
+VIEW_MESSAGE_KIND_SHOWN: ViewMessageKind.ValueType  # 1
 """An original message, whole or with shortened parts."""
-CONTEXT_MESSAGE_KIND_MARKER: ContextMessageKind.ValueType  # 2
+VIEW_MESSAGE_KIND_MARKER: ViewMessageKind.ValueType  # 2
 """Introduces the summary."""
-CONTEXT_MESSAGE_KIND_SUMMARY: ContextMessageKind.ValueType  # 3
+VIEW_MESSAGE_KIND_SUMMARY: ViewMessageKind.ValueType  # 3
 """Stands for covered history. Derived text: data about the conversation, not instructions."""
-CONTEXT_MESSAGE_KIND_MISSING_RESULT: ContextMessageKind.ValueType  # 4
+VIEW_MESSAGE_KIND_MISSING_RESULT: ViewMessageKind.ValueType  # 4
 """Made by pairing: the error result of a call without an answer."""
-CONTEXT_MESSAGE_KIND_POLICY_TEXT: ContextMessageKind.ValueType  # 5
+VIEW_MESSAGE_KIND_POLICY_TEXT: ViewMessageKind.ValueType  # 5
 """Text that the policy adds as a speaker's message, such as the acknowledgement of a summary; not stored, and written
 by nobody.
 """
-CONTEXT_MESSAGE_KIND_RETRIEVED: ContextMessageKind.ValueType  # 6
+VIEW_MESSAGE_KIND_RETRIEVED: ViewMessageKind.ValueType  # 6
 """Passages of dialogue that are otherwise hidden from the view, retrieved for the last request. Each part has the
 `part_id` of the part it is taken from. Derived text: data about the conversation, not instructions.
 """
-CONTEXT_MESSAGE_KIND_BRANCH_SUMMARY: ContextMessageKind.ValueType  # 7
+VIEW_MESSAGE_KIND_BRANCH_SUMMARY: ViewMessageKind.ValueType  # 7
 """Summarizes a branch that a rewind left out. Derived text: data about the conversation, not instructions."""
-CONTEXT_MESSAGE_KIND_ADDED: ContextMessageKind.ValueType  # 8
+VIEW_MESSAGE_KIND_ADDED: ViewMessageKind.ValueType  # 8
 """Written by Longhand in a user's place, and stored: a continuation after a compaction, or a replay of a request
 without its media. The stored message's kind shows which. Undoing the compaction removes it.
 """
-global___ContextMessageKind = ContextMessageKind
+global___ViewMessageKind = ViewMessageKind
 
 class _Shortening:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -280,7 +280,7 @@ OMIT_REASON_EMPTY: OmitReason.ValueType  # 6
 global___OmitReason = OmitReason
 
 @typing.final
-class GetContextRequest(google.protobuf.message.Message):
+class GetViewRequest(google.protobuf.message.Message):
     """A request for a view."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -351,10 +351,10 @@ class GetContextRequest(google.protobuf.message.Message):
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_known_view_hash", b"_known_view_hash"]) -> typing.Literal["known_view_hash"] | None: ...
 
-global___GetContextRequest = GetContextRequest
+global___GetViewRequest = GetViewRequest
 
 @typing.final
-class GetContextResponse(google.protobuf.message.Message):
+class GetViewResponse(google.protobuf.message.Message):
     """A frame of a view."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -363,32 +363,32 @@ class GetContextResponse(google.protobuf.message.Message):
     MESSAGES_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
     @property
-    def header(self) -> global___ContextHeader:
+    def header(self) -> global___ViewHeader:
         """Comes first, once."""
 
     @property
-    def messages(self) -> global___ContextMessages:
+    def messages(self) -> global___ViewMessages:
         """Some of the messages, in order."""
 
     @property
-    def end(self) -> global___ContextEnd:
+    def end(self) -> global___ViewEnd:
         """Comes last, once."""
 
     def __init__(
         self,
         *,
-        header: global___ContextHeader | None = ...,
-        messages: global___ContextMessages | None = ...,
-        end: global___ContextEnd | None = ...,
+        header: global___ViewHeader | None = ...,
+        messages: global___ViewMessages | None = ...,
+        end: global___ViewEnd | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["end", b"end", "frame", b"frame", "header", b"header", "messages", b"messages"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["end", b"end", "frame", b"frame", "header", b"header", "messages", b"messages"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["header", "messages", "end"] | None: ...
 
-global___GetContextResponse = GetContextResponse
+global___GetViewResponse = GetViewResponse
 
 @typing.final
-class ContextHeader(google.protobuf.message.Message):
+class ViewHeader(google.protobuf.message.Message):
     """Facts about the view, sent before the first message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -476,10 +476,10 @@ class ContextHeader(google.protobuf.message.Message):
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_system_json", b"_system_json"]) -> typing.Literal["system_json"] | None: ...
 
-global___ContextHeader = ContextHeader
+global___ViewHeader = ViewHeader
 
 @typing.final
-class ContextMessages(google.protobuf.message.Message):
+class ViewMessages(google.protobuf.message.Message):
     """Some messages of a view."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -487,7 +487,7 @@ class ContextMessages(google.protobuf.message.Message):
     MESSAGES_FIELD_NUMBER: builtins.int
     FORMATTED_MESSAGES_FIELD_NUMBER: builtins.int
     @property
-    def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ContextMessage]:
+    def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ViewMessage]:
         """The messages. Empty in another format."""
 
     @property
@@ -497,12 +497,12 @@ class ContextMessages(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        messages: collections.abc.Iterable[global___ContextMessage] | None = ...,
+        messages: collections.abc.Iterable[global___ViewMessage] | None = ...,
         formatted_messages: collections.abc.Iterable[global___FormattedMessage] | None = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["formatted_messages", b"formatted_messages", "messages", b"messages"]) -> None: ...
 
-global___ContextMessages = ContextMessages
+global___ViewMessages = ViewMessages
 
 @typing.final
 class FormattedMessage(google.protobuf.message.Message):
@@ -531,7 +531,7 @@ class FormattedMessage(google.protobuf.message.Message):
 global___FormattedMessage = FormattedMessage
 
 @typing.final
-class ContextMessage(google.protobuf.message.Message):
+class ViewMessage(google.protobuf.message.Message):
     """A message of a view."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -556,7 +556,7 @@ class ContextMessage(google.protobuf.message.Message):
     """The stored message's revision; 0 for a message made by pairing."""
     role: longhand.v1.message_pb2.Role.ValueType
     """Role of the speaker."""
-    kind: global___ContextMessageKind.ValueType
+    kind: global___ViewMessageKind.ValueType
     """Kind of the view message."""
     client_id: builtins.str
     """The original's client id. This field and all that follow are copied from the original. They are set if the
@@ -573,7 +573,7 @@ class ContextMessage(google.protobuf.message.Message):
     metadata_json: builtins.str
     """The client's free JSON, verbatim. A message keeps it even if some of its parts are shortened."""
     @property
-    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ContextPart]:
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ViewPart]:
         """Content of the message. A part has its original's `client_id` and `metadata_json`, byte for byte, so that a
         provider gets back what it signed. Metadata goes with its text: a shortened part has none, unless it is a tool
         result; ExpandMessage with the `part_id` returns all of it.
@@ -599,8 +599,8 @@ class ContextMessage(google.protobuf.message.Message):
         message_id: builtins.str = ...,
         revision: builtins.int = ...,
         role: longhand.v1.message_pb2.Role.ValueType = ...,
-        kind: global___ContextMessageKind.ValueType = ...,
-        parts: collections.abc.Iterable[global___ContextPart] | None = ...,
+        kind: global___ViewMessageKind.ValueType = ...,
+        parts: collections.abc.Iterable[global___ViewPart] | None = ...,
         provenance: global___Provenance | None = ...,
         client_id: builtins.str | None = ...,
         finish_reason: longhand.v1.message_pb2.FinishReason.ValueType = ...,
@@ -618,7 +618,7 @@ class ContextMessage(google.protobuf.message.Message):
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_metadata_json", b"_metadata_json"]) -> typing.Literal["metadata_json"] | None: ...
 
-global___ContextMessage = ContextMessage
+global___ViewMessage = ViewMessage
 
 @typing.final
 class Provenance(google.protobuf.message.Message):
@@ -649,7 +649,7 @@ class Provenance(google.protobuf.message.Message):
 global___Provenance = Provenance
 
 @typing.final
-class ContextPart(google.protobuf.message.Message):
+class ViewPart(google.protobuf.message.Message):
     """A part of a view message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -677,10 +677,10 @@ class ContextPart(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["part", b"part"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["omitted_length", b"omitted_length", "part", b"part", "shortening", b"shortening"]) -> None: ...
 
-global___ContextPart = ContextPart
+global___ViewPart = ViewPart
 
 @typing.final
-class ContextEnd(google.protobuf.message.Message):
+class ViewEnd(google.protobuf.message.Message):
     """Facts about the view, sent after the last message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -718,7 +718,7 @@ class ContextEnd(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["covered", b"covered", "provider_compaction", b"provider_compaction"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["covered", b"covered", "left_out_parts", b"left_out_parts", "omitted", b"omitted", "provider_compaction", b"provider_compaction"]) -> None: ...
 
-global___ContextEnd = ContextEnd
+global___ViewEnd = ViewEnd
 
 @typing.final
 class LeftOutPart(google.protobuf.message.Message):

@@ -1,27 +1,27 @@
 //! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
-use super::formatted::{self, Formatted};
+use super::formatted::{self, FormattedView};
 use super::large_views::view_bytes;
 use super::nouns::Views;
 use super::{validate, view_token, window_of_call};
 use crate::fold::form::Form;
 use crate::fold::guards::Guards;
-use crate::fold::{Shortened, over_window};
+use crate::fold::{ShortenedView, over_window};
 use crate::interop::provider::Format;
 use crate::limits;
 use crate::loaded::{LoadedSession, SessionLookup};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Omitted};
+use crate::model::layout::{CoveredHistory, OmittedHistory};
 use crate::model::message::GivenView;
 use crate::model::provider_compaction::ProviderCompaction;
 use crate::model::session::{OverWindow, OverWindowReason};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{Provenance, ViewMessage};
 use crate::scheduler::{guard_input, planning_input};
-use crate::store::{self, Pending, SessionKey};
+use crate::store::{self, PendingWork, SessionKey};
 use crate::traffic::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub enum OverflowAction {
 
 /// Parameters of a request for a view.
 #[derive(Debug, Clone, Default)]
-pub struct ContextRequest {
+pub struct ViewRequest {
     /// The view at this revision; none for the current one.
     pub as_of: Option<Revision>,
     /// The window for the figures of this call, and the window that the view is shortened to; none for the session's.
@@ -61,7 +61,7 @@ pub struct ContextRequest {
 
 /// A view, or the part of it that the caller does not have.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct ServedView {
     /// The revision of the view.
     pub revision: Revision,
     /// The hash of the whole view.
@@ -73,7 +73,7 @@ pub struct Context {
     /// The rest of the view; empty in another format than Longhand's own.
     pub messages: Vec<ViewMessage>,
     /// The same in the format that was asked for.
-    pub formatted: Option<Formatted>,
+    pub formatted: Option<FormattedView>,
     /// Tokens of a request with the view: valid usage plus the estimate of the messages added after it.
     pub context_tokens: i64,
     /// Tokens, by the policy's estimate.
@@ -91,13 +91,13 @@ pub struct Context {
     /// The current compaction.
     pub pending: Option<CompactionId>,
     /// History covered by the active summary.
-    pub covered: Option<Covered>,
+    pub covered: Option<CoveredHistory>,
     /// The provider's own compaction that the view begins with.
     pub provider_compaction: Option<ProviderCompaction>,
     /// Author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
     /// Messages that marks leave out.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedHistory>,
     /// The compaction that leaves each of these out; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
     /// Messages with nothing left to show: their parts are empty, or were shortened to nothing.
@@ -111,8 +111,8 @@ pub struct Context {
 /// A view with the state it was made from.
 struct BuiltView {
     session: Arc<LoadedSession>,
-    pending: Pending,
-    /// The memory reserved for the view while it is made; none for one that is not large.
+    pending: PendingWork,
+    /// Memory reserved while the view is made; small views need none.
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
     window: ModelWindow,
@@ -144,7 +144,7 @@ fn in_form(session: Arc<LoadedSession>, format: Option<Format>) -> (Arc<LoadedSe
 
 impl Views<'_> {
     /// The view that a caller requests.
-    pub async fn get(self, session: &str, mut request: ContextRequest) -> Result<Context> {
+    pub async fn get(self, session: &str, mut request: ViewRequest) -> Result<ServedView> {
         if let Some(window) = &mut request.window {
             validate::window("window", window)?;
             self.caller.shared.models.complete(window);
@@ -180,14 +180,14 @@ impl Views<'_> {
         let is_other = is_other_form || (shortens && whole_hash != hash);
         let given = GivenView { revision: source.at, hash, window, shortened: is_other };
         let token = view_token::write(self.caller.store().view_key(), source.id, &given);
-        let mut context = Context {
+        let mut served = ServedView {
             revision: source.at,
             hash,
             token,
             known_count,
-            context_tokens: session.fold.context_tokens(&given.window),
+            context_tokens: session.fold.context_tokens(&given_view.window),
             estimated_tokens: session.fold.view.estimated_tokens,
-            window_tokens: given.window.context,
+            window_tokens: given_view.window.context,
             fits,
             over_window,
             usage_doubt: session.fold.usage_doubt(),
@@ -205,31 +205,31 @@ impl Views<'_> {
             formatted: None,
         };
         match shortened {
-            Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
-                (context.context_tokens, context.estimated_tokens) = (context_tokens, view.estimated_tokens);
-                context.fits = fits;
-                context.over_window.take_if(|_| fits);
-                context.shortened_away = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
-                context.messages = view.messages;
-                context.messages.drain(..known_count);
+            Some(ShortenedView { view, context_tokens, fits, omitted, .. }) => {
+                (served.context_tokens, served.estimated_tokens) = (context_tokens, view.estimated_tokens);
+                served.fits = fits;
+                served.over_window.take_if(|_| fits);
+                served.shortened_away = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
+                served.messages = view.messages;
+                served.messages.drain(..known_count);
             }
-            None => context.messages = messages_behind(session, known_count),
+            None => served.messages = messages_behind(session, known_count),
         }
-        let mut bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
+        let mut bytes = served.messages.iter().map(super::events::view_message_bytes).sum();
         if let Some(format) = request.format {
-            let mut formatted = formatted::write(format, request.degrade, &context.messages)?;
-            context.messages = Vec::new();
-            context.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
-            context.hash = formatted.hash();
-            formatted.messages.drain(..context.known_count);
+            let mut formatted = formatted::write(format, request.degrade, &served.messages)?;
+            served.messages = Vec::new();
+            served.known_count = self.known_formatted(key, &request, &formatted, held.as_deref()).await?;
+            served.hash = formatted.hash();
+            formatted.messages.drain(..served.known_count);
             bytes = formatted.bytes();
-            context.formatted = Some(formatted);
+            served.formatted = Some(formatted);
         }
-        context.held = Some(self.count_until_taken(held, bytes));
-        Ok(context)
+        served.held = Some(self.count_until_taken(held, bytes));
+        Ok(served)
     }
 
-    async fn build(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn build(self, key: SessionKey, request: &ViewRequest) -> Result<BuiltView> {
         let is_newest = request.as_of.is_none();
         let vacancy = match is_newest {
             true => match self.caller.shared.loaded.session(key).await? {
@@ -259,12 +259,7 @@ impl Views<'_> {
     }
 
     /// The view of a session that is in memory.
-    async fn newest(
-        self,
-        session: Arc<LoadedSession>,
-        pending: Pending,
-        request: &ContextRequest,
-    ) -> Result<BuiltView> {
+    async fn newest(self, session: Arc<LoadedSession>, pending: Pending, request: &ViewRequest) -> Result<BuiltView> {
         let session = self.with_kept_passages(session).await?;
         let over_window = self.over_window(&session, pending).await?;
         let (session, is_other_form) = in_form(session, request.format);
@@ -276,7 +271,7 @@ impl Views<'_> {
     pub(super) async fn over_window(
         self,
         session: &LoadedSession,
-        pending: Pending,
+        pending: PendingWork,
     ) -> store::Result<Option<OverWindow>> {
         let LoadedSession { source, policy, formed, fold, .. } = session;
         if fold.fits(&source.window) {
@@ -294,7 +289,7 @@ impl Views<'_> {
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
     /// right after a write waits for the decision first.
-    async fn wait_until_it_fits(self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
+    async fn wait_until_it_fits(self, key: SessionKey, request: &ViewRequest) -> Result<BuiltView> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
@@ -303,7 +298,7 @@ impl Views<'_> {
             head.mark_unchanged();
             let built = self.build(key, request).await?;
             let is_late = tokio::time::Instant::now() >= deadline || self.caller.shared.stopping.is_cancelled();
-            if is_late || built.fits() || built.pending == Pending::default() {
+            if is_late || built.fits() || built.pending == PendingWork::default() {
                 return Ok(built);
             }
             let pending = built.pending;
@@ -323,7 +318,7 @@ impl Views<'_> {
     async fn known_count(
         self,
         key: SessionKey,
-        request: &ContextRequest,
+        request: &ViewRequest,
         chain: &[[u8; 32]],
         held: Option<&Reservation>,
     ) -> Result<usize> {
@@ -344,7 +339,7 @@ impl Views<'_> {
     async fn known_formatted(
         self,
         key: SessionKey,
-        request: &ContextRequest,
+        request: &ViewRequest,
         now: &Formatted,
         held: Option<&Reservation>,
     ) -> Result<usize> {
@@ -364,7 +359,7 @@ impl Views<'_> {
     async fn known_session(
         self,
         key: SessionKey,
-        request: &ContextRequest,
+        request: &ViewRequest,
         held: Option<&Reservation>,
     ) -> Result<Option<LoadedSession>> {
         let Some(revision) = request.known_revision else { return Ok(None) };

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from longhand.v1 import context_pb2 as longhand_dot_v1_dot_context__pb2
+from longhand.v1 import view_pb2 as longhand_dot_v1_dot_view__pb2
 
 GRPC_GENERATED_VERSION = '1.74.0'
 GRPC_VERSION = grpc.__version__
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + f' but the generated code in longhand/v1/context_pb2_grpc.py depends on'
+        + f' but the generated code in longhand/v1/view_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class ContextServiceStub(object):
+class ViewServiceStub(object):
     """Serves views: history as a model should see it.
     """
 
@@ -35,18 +35,18 @@ class ContextServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.GetContext = channel.unary_stream(
-                '/longhand.v1.ContextService/GetContext',
-                request_serializer=longhand_dot_v1_dot_context__pb2.GetContextRequest.SerializeToString,
-                response_deserializer=longhand_dot_v1_dot_context__pb2.GetContextResponse.FromString,
+        self.GetView = channel.unary_stream(
+                '/longhand.v1.ViewService/GetView',
+                request_serializer=longhand_dot_v1_dot_view__pb2.GetViewRequest.SerializeToString,
+                response_deserializer=longhand_dot_v1_dot_view__pb2.GetViewResponse.FromString,
                 _registered_method=True)
 
 
-class ContextServiceServicer(object):
+class ViewServiceServicer(object):
     """Serves views: history as a model should see it.
     """
 
-    def GetContext(self, request, context):
+    def GetView(self, request, context):
         """Gets a view as a stream: a header, the messages, an end. A frame has about 60 KiB of content, but one message can have
         8 MiB: clients set their maximum receive size to 64 MiB, which no frame exceeds.
         Errors: SESSION_NOT_FOUND, REVISION_OUT_OF_RANGE, INVALID_FIELD, VIEW_TOO_LARGE, TOO_MANY_VIEWS, READER_STALLED;
@@ -57,27 +57,27 @@ class ContextServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
 
-def add_ContextServiceServicer_to_server(servicer, server):
+def add_ViewServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'GetContext': grpc.unary_stream_rpc_method_handler(
-                    servicer.GetContext,
-                    request_deserializer=longhand_dot_v1_dot_context__pb2.GetContextRequest.FromString,
-                    response_serializer=longhand_dot_v1_dot_context__pb2.GetContextResponse.SerializeToString,
+            'GetView': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetView,
+                    request_deserializer=longhand_dot_v1_dot_view__pb2.GetViewRequest.FromString,
+                    response_serializer=longhand_dot_v1_dot_view__pb2.GetViewResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'longhand.v1.ContextService', rpc_method_handlers)
+            'longhand.v1.ViewService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('longhand.v1.ContextService', rpc_method_handlers)
+    server.add_registered_method_handlers('longhand.v1.ViewService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class ContextService(object):
+class ViewService(object):
     """Serves views: history as a model should see it.
     """
 
     @staticmethod
-    def GetContext(request,
+    def GetView(request,
             target,
             options=(),
             channel_credentials=None,
@@ -90,9 +90,9 @@ class ContextService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/longhand.v1.ContextService/GetContext',
-            longhand_dot_v1_dot_context__pb2.GetContextRequest.SerializeToString,
-            longhand_dot_v1_dot_context__pb2.GetContextResponse.FromString,
+            '/longhand.v1.ViewService/GetView',
+            longhand_dot_v1_dot_view__pb2.GetViewRequest.SerializeToString,
+            longhand_dot_v1_dot_view__pb2.GetViewResponse.FromString,
             options,
             channel_credentials,
             insecure,
