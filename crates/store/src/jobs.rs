@@ -112,7 +112,7 @@ impl Jobs {
         requests: Vec<EvaluationRequest>,
     ) -> Result<Option<EnqueuedJob>> {
         let enqueue = |EvaluationRequest { request, usage, condition, confirm_until }: EvaluationRequest| {
-            let (request, caller) = request.by(Requester::default());
+            let (request, caller) = request.with_author(Requester::default());
             Enqueue { session, caller, request, usage, condition, confirm_until }
         };
         let requests: Vec<Enqueue> = requests.into_iter().map(enqueue).collect();
