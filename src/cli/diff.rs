@@ -128,13 +128,13 @@ fn part_words(part: &pb::ViewPart) -> &str {
     part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
 }
 
-fn words(message: &pb::ViewMessage) -> String {
+fn message_words(message: &pb::ViewMessage) -> String {
     let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
     shorten(&all, WIDTH)
 }
 
-fn shown(message: &pb::ViewMessage) -> Shown {
-    Shown {
+fn diff_message(message: &pb::ViewMessage) -> DiffMessage {
+    DiffMessage {
         revision: message.revision,
         message_id: message.message_id.clone(),
         heading: heading(message),
@@ -155,9 +155,9 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
 }
 
 /// Account of a message that the second view does not show.
-fn dropped(message: &pb::ViewMessage, end: &pb::ViewEnd) -> Dropped {
-    let gone = Dropped {
-        message: shown(message),
+fn dropped_message(message: &pb::ViewMessage, end: &pb::ViewEnd) -> DroppedMessage {
+    let gone = DroppedMessage {
+        message: diff_message(message),
         how: "gone",
         reason: String::new(),
         compaction_id: String::new(),
@@ -198,9 +198,9 @@ fn dropped(message: &pb::ViewMessage, end: &pb::ViewEnd) -> Dropped {
 }
 
 /// The parts of a message that differ from before.
-fn changed(before: &pb::ViewMessage, after: &pb::ViewMessage) -> Vec<Changed> {
+fn changed_parts(before: &pb::ViewMessage, after: &pb::ViewMessage) -> Vec<ChangedPart> {
     let part_id = |part: &pb::ViewPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
-    let known: HashMap<String, &pb::ViewPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let parts_before: HashMap<String, &pb::ViewPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
     let change = |part: &pb::ViewPart| {
         let id = part_id(part);
         let old = parts_before.get(&id).filter(|_| !id.is_empty())?;

@@ -218,7 +218,7 @@ async fn every_summary_of_what_is_erased_is_void_and_loses_its_text() {
     let before = EraseAnswer { existed: true, event: None, pending_files: Vec::new(), ..erased.clone() };
     assert_eq!(would, before, "it says what was erased before");
     let again = erase(&test.app, &session, message("u1")).await;
-    assert_eq!(again, Erased { existed: true, ..erased });
+    assert_eq!(again, EraseAnswer { existed: true, ..erased });
     assert_eq!(test.view(&session).await.messages.len(), 2 + 8);
     assert_eq!(test.findings().await, []);
 }

@@ -120,7 +120,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             }
             let session = long_session(&test, &preset.name).await;
             let before = test.view(&session).await.hash;
-            let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
+            let wanted = NewCompaction { level, ..NewCompaction::of_kind(kind) };
             match test.app.compactions().start(&session, wanted).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {

@@ -18,7 +18,7 @@ use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::app::prompts::NewPrompt;
 use longhand::app::sessions::NewSession;
 use longhand::app::views::ViewRequest;
-use longhand::daemon::offline::{self, Migrated, MigrationProgress, Place};
+use longhand::daemon::offline::{self, MigratedStore, MigrationProgress, StorePlace};
 use longhand::model::access::Scope;
 use longhand::model::draft::DraftKind;
 use longhand::postgres::Shard;

@@ -13,7 +13,7 @@
 
 use crate::database::{Database, copy_store};
 use crate::engines::open_store;
-use longhand::app::append::{Appended, ListMessages};
+use longhand::app::append::{AppendAnswer, ListMessages};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::session_list::{ListSessions, SessionConditions};
 use longhand::app::sessions::{NewSession, SessionChange};

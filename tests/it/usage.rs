@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, conversation, text, turns, window};
 use crate::window_fit::settled;
-use longhand::app::append::Appended;
+use longhand::app::append::AppendAnswer;
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::views::{OverflowAction, ServedView, ViewRequest};
 use longhand::app::{Error, Reason};

@@ -296,7 +296,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     test.append(&session, "u5 \"think again\"").await;
     let last = thought("well").await;
     assert_eq!(test.view(&session).await.empty, [silent], "it says nothing");
-    let wanted = NewCompaction::of(CompactionKind::Prune);
+    let wanted = NewCompaction::of_kind(CompactionKind::Prune);
     test.app.compactions().start(&session, wanted).await.expect("old thoughts can be cleared");
     test.settled().await;
     let view = test.view(&session).await;

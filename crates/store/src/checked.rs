@@ -268,7 +268,7 @@ impl SecretScreen<'_> {
                 .redact(format_args!("{field}.marker.text"), Syntax::Text, &marker.text)?
                 .map(|text| PartBody::Marker(Marker { text, ..marker.clone() })),
             PartBody::Step(step) => self
-                .read(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
+                .redact(format_args!("{field}.step.finish_reason"), Syntax::Text, &step.finish_reason)?
                 .map(|finish_reason| PartBody::Step(ReplyStep { finish_reason, ..step.clone() })),
             PartBody::Opaque(opaque) => self
                 .bytes(format_args!("{field}.opaque.data"), Syntax::Json, &opaque.data)?

@@ -62,7 +62,7 @@ async fn a_message_is_sent_again_in_one_change() {
     assert_eq!(shown(&test.view(&session).await).len(), 6, "history was kept, with a note for the call");
     test.app.compactions().redo(&session, None).await.expect("redone");
     let epoch = acquire(&test.app, &session).await.epoch;
-    test.app.prompts().take(&session, epoch, Wanted::Named(&sent.0.to_string())).await.expect("taken");
+    test.app.prompts().take(&session, epoch, PromptChoice::Named(&sent.0.to_string())).await.expect("taken");
     let view = shown(&test.view(&session).await);
     assert_eq!(view, ["user shown: one", "assistant shown: first", "user shown: two, better"]);
     assert_eq!(test.findings().await, []);

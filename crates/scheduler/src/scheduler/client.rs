@@ -25,7 +25,7 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// The assignment of a plan.
-    pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
+    pub(super) fn from_plan(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput::from_plan(plan, &planning.policy.counting, instructions);
         Self { plan: plan.clone(), input, details_json: None }
     }

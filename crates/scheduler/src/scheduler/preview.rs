@@ -61,7 +61,7 @@ impl SchedulerHandle {
             && let Ok(prepared) = attempt.check(WrittenSummary::new(&task.plan, " "))
         {
             let input = SummaryInput::from_plan(&task.plan, &planning.policy.counting, &request.instructions);
-            let forecast = self.summarizers.of(request.level).forecast(&input);
+            let forecast = self.summarizers.for_level(request.level).forecast(&input);
             let summary_tokens = longhand_extractive::tokens_max(&input, !forecast.requests.is_empty());
             let preview = Preview::from(prepared);
             return Some(Preview {

@@ -50,7 +50,7 @@ impl Worker {
         &self,
         attempt: &mut Attempt<'_>,
         task: &SummaryTask,
-        summarizing: &mut Summarizing<'_>,
+        summarizing: &mut SummaryAttempt<'_>,
     ) -> AttemptStep {
         let claim = summarizing.claim;
         let assignment = match summarizing.assignment.take() {

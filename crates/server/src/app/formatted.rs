@@ -43,7 +43,7 @@ impl FormattedView {
 /// The messages of a whole view in a format; degraded, with a line of text for what the format cannot carry.
 pub(super) fn write(format: Format, degrade: bool, messages: &[ViewMessage]) -> Result<FormattedView> {
     let written = if degrade { provider::write_degraded } else { provider::write };
-    let WrittenView { system_json, messages, left_out } = written(format, messages).map_err(refused)?;
+    let WrittenView { system_json, messages, left_out } = written(format, messages).map_err(refusal_error)?;
     let largest = messages.iter().map(|message| message.json.len()).max().unwrap_or_default();
     if largest > limits::FORMATTED_MESSAGE_BYTES_MAX {
         let limit = limits::FORMATTED_MESSAGE_BYTES_MAX;

@@ -46,7 +46,12 @@ impl Views<'_> {
     }
 
     /// The message with the passages for a query.
-    async fn recalled(self, session: &LoadedSession, wanted: &RecallQuery, room: i64) -> Result<Option<ViewMessage>> {
+    async fn recall_passages(
+        self,
+        session: &LoadedSession,
+        wanted: &RecallQuery,
+        room: i64,
+    ) -> Result<Option<ViewMessage>> {
         let (store, key) = (self.caller.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
         for (owner, through) in store.index().owners_to_index(key, &wanted.hidden, wanted.hidden_by).await? {
@@ -76,7 +81,7 @@ impl History<'_> {
 
 /// The query for the view of a session without passages, and the tokens that they may take without making it exceed its
 /// window. None if there is no query, or if the window is full.
-fn wanted(session: &LoadedSession) -> Option<(RecallQuery, i64)> {
+fn passage_query(session: &LoadedSession) -> Option<(RecallQuery, i64)> {
     let LoadedSession { source, policy, fold, .. } = session;
     let window = &source.window;
     // Passages go where nothing else would be, so they leave the space for a reply.

@@ -288,7 +288,7 @@ impl History<'_> {
     }
 
     /// The search as the index takes it, and what is compared after it.
-    async fn wanted(self, request: &SearchRequest, query: &Query) -> Result<(IndexSearch, Compared)> {
+    async fn index_query(self, request: &SearchRequest, query: &Query) -> Result<(IndexSearch, ComparedSessions)> {
         let tenant = &self.caller.visibility.tenant;
         let mut compared = ComparedSessions { by: Vec::new(), view: None };
         if !self.caller.visibility.is_unbound() {
@@ -346,7 +346,7 @@ impl History<'_> {
     async fn admitted_entries(
         self,
         wanted: &IndexSearch,
-        compared: &Compared,
+        compared: &ComparedSessions,
         entries: &[RankedEntry],
         most: usize,
     ) -> Result<(usize, Vec<(usize, SessionKey)>)> {
@@ -374,7 +374,7 @@ impl History<'_> {
 
 /// A hit with its passage; none if the part has no text any more that is searched, or may lack what it has to have and
 /// does: all terms, or any clue.
-fn shown(query: &Query, hit: Hit, ranked: &RankedEntry, may_lack: Option<bool>) -> Option<Shown> {
+fn show_hit(query: &Query, hit: Hit, ranked: &RankedEntry, may_lack: Option<bool>) -> Option<ShownHit> {
     let part = hit.message.parts.first()?;
     let kind = EntryKind::from_body(&part.body)?;
     let (text, form) = text_of(&part.body)?;

@@ -178,8 +178,8 @@ impl Views<'_> {
         // If shortening removed nothing, the view is the session's own.
         // Nor is one in another form, and its usage is no measure of the session's own.
         let is_other = is_other_form || (shortens && whole_hash != hash);
-        let given = GivenView { revision: source.at, hash, window, shortened: is_other };
-        let token = view_token::write(self.caller.store().view_key(), source.id, &given);
+        let given_view = GivenView { revision: source.at, hash, window, shortened: is_other };
+        let token = view_token::write(self.caller.store().view_key(), source.id, &given_view);
         let mut served = ServedView {
             revision: source.at,
             hash,
@@ -259,7 +259,12 @@ impl Views<'_> {
     }
 
     /// The view of a session that is in memory.
-    async fn newest(self, session: Arc<LoadedSession>, pending: Pending, request: &ViewRequest) -> Result<BuiltView> {
+    async fn newest(
+        self,
+        session: Arc<LoadedSession>,
+        pending: PendingWork,
+        request: &ViewRequest,
+    ) -> Result<BuiltView> {
         let session = self.with_kept_passages(session).await?;
         let over_window = self.over_window(&session, pending).await?;
         let (session, is_other_form) = in_form(session, request.format);
@@ -340,7 +345,7 @@ impl Views<'_> {
         self,
         key: SessionKey,
         request: &ViewRequest,
-        now: &Formatted,
+        now: &FormattedView,
         held: Option<&Reservation>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };

@@ -11,11 +11,11 @@ use tonic::{Request, Response, Status};
 
 /// The service of views.
 pub(super) struct Views {
-    door: Door,
+    door: GrpcDoor,
 }
 
 impl Views {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: GrpcDoor) -> Self {
         Self { door }
     }
 }
@@ -29,7 +29,7 @@ impl ViewService for Views {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let served = caller.views().get(&session, read_request(request)?).await?;
-        let delivery = Delivery::holding(served.held.clone());
+        let delivery = Delivery::with_reservation(served.held.clone());
         let mut response = Response::new(stream::iter(frames(served).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);
         Ok(response)

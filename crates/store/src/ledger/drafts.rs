@@ -343,7 +343,7 @@ impl AppendDraft {
             tx.count(self.session.0, -was)?;
         }
         let (SettledText { text, hits }, hidden) = settled?;
-        self.take(tx, length - was)?;
+        self.take_quota(tx, length - was)?;
         engine::query(EXTEND_HIDDEN).bind(found.row).bind(&text).bind(hidden).run(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(found.shown), shown: text, hits })
     }

@@ -110,7 +110,7 @@ fn part(part: ViewPart) -> pb::ViewPart {
     pb::ViewPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 
-fn covered(covered: CoveredHistory, written: Option<&Provenance>) -> pb::CoveredHistory {
+fn covered_history(covered: CoveredHistory, written: Option<&Provenance>) -> pb::CoveredHistory {
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
         summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
@@ -129,7 +129,7 @@ pub(in crate::grpc) fn provider_compaction(compaction: ProviderCompaction) -> pb
     }
 }
 
-fn omitted((omitted, by): (&OmittedHistory, &Option<CompactionId>)) -> pb::OmittedHistory {
+fn omitted_history((omitted, by): (&OmittedHistory, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
@@ -153,9 +153,9 @@ fn unmarked_history(omitted: RevisionRange, reason: pb::OmitReason) -> pb::Omitt
 /// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ViewHeader>,
-    messages: Rest<ViewMessage, pb::ViewMessage>,
+    messages: UnsentMessages<ViewMessage, pb::ViewMessage>,
     /// What is there in the place of messages if a format was asked for.
-    formatted: Rest<WrittenMessage, pb::FormattedMessage>,
+    formatted: UnsentMessages<WrittenMessage, pb::FormattedMessage>,
     end: Option<pb::ViewEnd>,
 }
 
@@ -180,16 +180,16 @@ pub(in crate::grpc) fn frames(served: ServedView) -> Frames {
     };
     let (formatted, left_out) =
         served.formatted.map_or_else(Default::default, |formatted| (formatted.messages, formatted.left_out));
-    let marks = served.omitted.iter().zip(&served.omitted_by).map(omitted);
-    let empty = served.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
-    let shortened = served.shortened_away.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
+    let marks = served.omitted.iter().zip(&served.omitted_by).map(omitted_history);
+    let empty = served.empty.into_iter().map(|range| unmarked_history(range, pb::OmitReason::Empty));
+    let shortened = served.shortened_away.into_iter().map(|range| unmarked_history(range, pb::OmitReason::Shortened));
     let end = pb::ViewEnd {
-        covered: served.covered.map(|stood_for| covered(stood_for, served.provenance.as_deref())),
+        covered: served.covered.map(|stood_for| covered_history(stood_for, served.provenance.as_deref())),
         omitted: marks.chain(empty).chain(shortened).collect(),
         left_out_parts: left_out.into_iter().map(left_out_part).collect(),
         provider_compaction: served.provider_compaction.map(provider_compaction),
     };
-    let (messages, formatted) = (Rest::of(served.messages), Rest::of(formatted));
+    let (messages, formatted) = (UnsentMessages::new(served.messages), UnsentMessages::new(formatted));
     Frames { header: Some(header), messages, formatted, end: Some(end) }
 }
 

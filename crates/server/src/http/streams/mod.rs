@@ -62,7 +62,7 @@ async fn view<S: GrpcRoutes>(
         if head.method != Method::GET {
             return Err(Failure::other_method("GET"));
         }
-        let query = Query::read(&head, "longhand.v1.GetViewRequest")?;
+        let query = Query::from_head(&head, "longhand.v1.GetViewRequest")?;
         views::follow(grpc, origin(head), session, query).await
     };
     answer.await.unwrap_or_else(Failure::into_response)

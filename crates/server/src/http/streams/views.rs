@@ -26,7 +26,7 @@ struct ViewFeed<S> {
     origin: Origin,
     /// The request, with what the client holds.
     request: pb::GetViewRequest,
-    subscription: Subscription,
+    subscription: EventSubscription,
     /// The cursor of the newest event that was read.
     cursor: String,
     state: FeedState,
@@ -56,7 +56,7 @@ pub(super) async fn follow<S: GrpcRoutes>(
     query: Query,
 ) -> Result<Response, Failure> {
     let mut request: pb::GetViewRequest = query.request()?;
-    let given = [
+    let unusable_fields = [
         ("session_id", !request.session_id.is_empty()),
         ("as_of_revision", request.as_of_revision.is_some()),
         ("known_view_hash", request.known_view_hash.is_some()),
