@@ -89,7 +89,7 @@ pub use ledger::policies::PolicyText;
 pub use ledger::position::MessagePosition;
 pub use ledger::prompts::{QueueChange, bytes as prompt_bytes};
 pub use ledger::quotas::{ContentQuota, ContentUse};
-pub use ledger::replace::{NewEnd, AppendChanges};
+pub use ledger::replace::{AppendChanges, NewEnd};
 pub use ledger::rewrites::{BranchSummary, NewEdit};
 pub use ledger::search::{Lookup, UnindexedMessages};
 pub use ledger::secrets::Secrets;

@@ -448,7 +448,13 @@ impl LoadedSessions {
     }
 
     /// Keeps the message with the passages for a query beside its session, if that is kept.
-    pub fn keep_passages(&self, session: &LoadedSession, wanted: &RecallQuery, room: i64, message: Option<ViewMessage>) {
+    pub fn keep_passages(
+        &self,
+        session: &LoadedSession,
+        wanted: &RecallQuery,
+        room: i64,
+        message: Option<ViewMessage>,
+    ) {
         let Some(slot) = self.memory.peek(session.source.session) else { return };
         let state = locked(&slot.session);
         *locked(&slot.passages) = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });

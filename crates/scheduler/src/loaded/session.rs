@@ -200,7 +200,8 @@ impl LoadedSession {
 /// For each omission of a layout, the compaction that made it. Those by edits and rewinds, which may be thousands, are not
 /// looked up.
 async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<CompactionId>>> {
-    let is_of_compaction = |omitted: &&OmittedHistory| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
+    let is_of_compaction =
+        |omitted: &&OmittedHistory| matches!(omitted.reason, OmitReason::Compacted | OmitReason::Replayed);
     let omitted = &source.layout.omitted;
     let marks: BTreeSet<Revision> = omitted.iter().filter(is_of_compaction).map(|omitted| omitted.mark).collect();
     if marks.is_empty() {

@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, AttemptEnd, CheckedInput, Claim, Commit, CommitOutcome, Condition, CreateSession, Durability, EnqueuedJob,
-    EvaluationRequest, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage, AppendChanges,
+    self, AppendChanges, AppendInput, AttemptEnd, CheckedInput, Claim, Commit, CommitOutcome, Condition, CreateSession,
+    Durability, EnqueuedJob, EvaluationRequest, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

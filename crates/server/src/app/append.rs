@@ -4,7 +4,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::nouns::{Messages, Views};
-use super::secrets::{ScreenedAnswer, ClientInput};
+use super::secrets::{ClientInput, ScreenedAnswer};
 use super::{page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession, SessionLookup, SessionSettings, Vacancy, counts};

@@ -764,14 +764,20 @@ fn placed_rows(
     let wanted = List::of_integers(placed.iter().map(|(revision, _)| *revision));
     let rows = reader.all(engine::query(BY_REVISIONS).bind(seen.last()).bind(segment.owner).bind(wanted))?;
     let found = rows.iter().map(|row| FoundMessage::from_row(row, seen)).collect::<Result<Vec<_>>>()?;
-    let mut found: HashMap<Revision, FoundMessage> = found.into_iter().map(|found| (found.message.revision, found)).collect();
+    let mut found: HashMap<Revision, FoundMessage> =
+        found.into_iter().map(|found| (found.message.revision, found)).collect();
     let (placements, found): (Vec<_>, Vec<_>) =
         placed.iter().filter_map(|(at, placement)| Some((Some(*placement), found.remove(at)?))).unzip();
     Ok(filled(reader, found, seen, budget)?.into_iter().zip(placements).collect())
 }
 
 /// Messages of a view with their parts; an error if they exceed the budget of the view.
-fn filled(reader: &mut Reader<'_>, mut found: Vec<FoundMessage>, seen: AsOf, budget: &mut Budget) -> Result<Vec<FoundMessage>> {
+fn filled(
+    reader: &mut Reader<'_>,
+    mut found: Vec<FoundMessage>,
+    seen: AsOf,
+    budget: &mut Budget,
+) -> Result<Vec<FoundMessage>> {
     let filled = fill_parts(reader, &mut found, seen, budget)?;
     let Some(refused) = found.get(filled) else { return Ok(found) };
     let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
