@@ -263,13 +263,8 @@ impl Fixture {
     }
 
     /// Compares the answer to a request with the model, and adds the job.
-    fn enqueued(
-        &mut self,
-        session: usize,
-        request: CompactionRequest,
-        condition: Condition,
-        enqueued: Option<EnqueuedJob>,
-    ) {
+    fn enqueued(&mut self, session: usize, asked: (CompactionRequest, Condition), enqueued: Option<EnqueuedJob>) {
+        let (request, condition) = asked;
         let instructions = request.instructions;
         let automatic = request.trigger == Trigger::Threshold;
         let same = |job: &Job| job.session == session && job.state.is_active() && job.instructions == instructions;
@@ -319,7 +314,7 @@ impl Fixture {
             (self.store.compactions(), self.sessions[session], CheckedInput::trusted(request.clone()));
         let enqueued = compactions.enqueue(key, Requester::default(), asked, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
-        self.enqueued(session, request, condition, enqueued);
+        self.enqueued(session, (request, condition), enqueued);
     }
 
     async fn cancel(&mut self, session: usize, which: usize) {
@@ -422,13 +417,9 @@ impl Fixture {
     async fn evaluate(&mut self, due: SessionKey) {
         let session = self.sessions.iter().position(|key| *key == due).expect("one of ours");
         let (at, appended_bytes) = self.listed_at[&due];
-        let (request, condition_of_request) = (Self::request("", Trigger::Threshold), Condition::Due { at });
-        let requests = vec![EvaluationRequest {
-            request: CheckedInput::trusted(request.clone()),
-            usage: usage(),
-            condition: condition_of_request,
-            confirm_until: None,
-        }];
+        let (asked, due_at) = (Self::request("", Trigger::Threshold), Condition::Due { at });
+        let (request, usage) = (CheckedInput::trusted(asked.clone()), usage());
+        let requests = vec![EvaluationRequest { request, usage, condition: due_at, confirm_until: None }];
         let found = store::Evaluation {
             at,
             appended_bytes,
@@ -438,7 +429,7 @@ impl Fixture {
             over_window: None,
         };
         let enqueued = self.store.jobs().evaluated(due, found, requests).await.expect("evaluated");
-        self.enqueued(session, request, condition_of_request, enqueued);
+        self.enqueued(session, (asked, due_at), enqueued);
         // An append after the reading is evaluated again: its due mark is later than the revision that was read.
         let still = self.store.jobs().due_sessions(i64::MAX).await.expect("due");
         let is_left = still.contains(&due);
