@@ -27,6 +27,7 @@ mod relay;
 mod report;
 mod retention;
 mod rewrites;
+mod rival;
 mod rpc;
 mod search;
 mod secrets;
@@ -84,6 +85,8 @@ enum Measure {
     Watched(watched::Options),
     /// Views and pages of sessions of several lengths.
     Reads,
+    /// Views and appends with the memory of sessions and without it: processor time of each call.
+    Rival,
     /// Resident memory: idle, of event streams, with loaded sessions.
     Memory(memory::Options),
     /// Appends to one long session: its first fifth against its last one.
@@ -156,6 +159,7 @@ async fn main() {
         Measure::Stream(options) => stream::run(&binary, &options, short, &mut report).await,
         Measure::Watched(options) => watched::run(&binary, &options, short, &mut report).await,
         Measure::Reads => reads::run(&binary, short, &mut report).await,
+        Measure::Rival => rival::run(&binary, short, &mut report).await,
         Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
         Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,
         Measure::Rewrites(options) => rewrites::run(&binary, &options, short, &mut report).await,

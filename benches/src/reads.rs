@@ -86,7 +86,8 @@ impl Build {
         Process::new(self.daemon.pid()).rest().await;
     }
 
-    async fn append(&mut self, session: &str, range: Range<usize>, bytes: usize) {
+    /// Appends messages of these numbers.
+    pub(crate) async fn append(&mut self, session: &str, range: Range<usize>, bytes: usize) {
         let message = |index: usize| {
             let words = format!("message {index}: the quick brown fox looks at src/module_{index}.rs and says ");
             let text = words.chars().cycle().take(bytes).collect();

@@ -1,13 +1,15 @@
 //! P11: the cost of a read depends on its result, not on the length of the history.
 
-use crate::support::{TestApp, conversation};
+use crate::support::{TestApp, conversation, turns};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
 use longhand::app::events::ListEvents;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::app::views::ViewRequest;
 use longhand::limits;
+use longhand::model::compaction::CompactionState;
 use longhand::model::event::EventKind;
+use longhand::model::ids::MessageId;
 
 const SMALL: usize = 1_000;
 const LARGE: usize = 20_000;
@@ -129,6 +131,66 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
         // Listing a history's events and finding a client's id read the table of its fifty owners once.
         assert!(*rows <= without + 60, "{what}: {rows} rows in a fork of forks, {without} without");
     }
+}
+
+/// The statements that the first view of a session runs after a start: the least of several, as the scheduler may poll
+/// meanwhile.
+async fn statements_of_a_cold_view(test: &TestApp, sessions: &[String]) -> u64 {
+    let upkeep = test.longhand.store().upkeep();
+    let mut least = u64::MAX;
+    for session in sessions {
+        test.settled().await;
+        let before = upkeep.statements_run();
+        test.view(session).await;
+        least = least.min(upkeep.statements_run() - before);
+    }
+    least
+}
+
+/// Over a network, each statement is a round trip. The first view runs one that finds the session, one for what it is
+/// now, one for what is active at its revision, one for its messages and one for their prune marks. A summary adds its
+/// message and the event that names its author.
+#[tokio::test]
+async fn a_cold_view_runs_few_statements() {
+    let test = TestApp::start().await;
+    let (mut plain, mut summarized) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let session = test.manual_session().await;
+        test.append(&session, "u \"x\"\na \"y\"\nu \"z\"").await;
+        plain.push(session);
+        let session = test.manual_session().await;
+        let ids = test.append(&session, "u \"x\"\na \"y\"\nu \"z\"").await.ids;
+        let tail_start = MessageId(ids[2]).to_string();
+        let summary = NewSummary { text: "so far".to_owned(), tail_start, ..NewSummary::default() };
+        test.app.compactions().supply_summary(&session, summary).await.expect("supplied");
+        summarized.push(session);
+    }
+    test.settled().await;
+    let test = test.restart().await;
+    assert_eq!(statements_of_a_cold_view(&test, &plain).await, 5);
+    assert_eq!(statements_of_a_cold_view(&test, &summarized).await, 7);
+}
+
+/// An evaluation that requests the compaction, its claim, its commit, and the evaluation behind it.
+#[tokio::test]
+async fn a_compaction_is_four_transactions() {
+    let test = TestApp::start().await;
+    let commits = || test.longhand.store().upkeep().figures().commits.count;
+    let mut least = i64::MAX;
+    for _ in 0..3 {
+        let session = test.session("opencode@seed", 6_000, 1_000).await;
+        test.append(&session, &turns(1, 8, 1_100)).await;
+        test.settled().await;
+        let before = commits();
+        test.append(&session, &turns(9, 9, 1_100)).await;
+        test.settled().await;
+        let compactions = test.app.compactions().list(&session, 10, "").await.expect("a list").0;
+        let states: Vec<_> = compactions.iter().map(|compaction| compaction.state).collect();
+        assert_eq!(states, [CompactionState::Done]);
+        // The append is one more.
+        least = least.min(commits() - before - 1);
+    }
+    assert_eq!(least, 4);
 }
 
 /// Reads all pages; returns the number of items of each, and the maximum number of rows of one page.

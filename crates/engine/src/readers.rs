@@ -29,8 +29,9 @@ pub struct Readers {
     gate: Arc<Gate>,
     free: Mutex<Vec<Connection>>,
     open: OpenReader,
-    /// Rows that were read.
+    /// Rows that were read, and statements that were run for it.
     rows: AtomicU64,
+    statements: AtomicU64,
     meter: ReadMeter,
     /// Of a store that daemons own by turns.
     check_owned: Option<CheckOwned>,
@@ -41,14 +42,15 @@ impl Readers {
     pub fn new(count: usize, clock: Clock, open: OpenReader) -> Result<Self> {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let meter = ReadMeter::new(clock);
-        let (gate, rows) = (Gate::new(count), AtomicU64::new(0));
-        Ok(Self { gate, free: Mutex::new(free), open, rows, meter, check_owned: None })
+        let (rows, statements) = Default::default();
+        Ok(Self { gate: Gate::new(count), free: Mutex::new(free), open, rows, statements, meter, check_owned: None })
     }
 
     /// A pool that connects when it reads.
     pub fn lazy(count: usize, clock: Clock, open: OpenReader) -> Self {
-        let (gate, rows, meter) = (Gate::new(count), AtomicU64::new(0), ReadMeter::new(clock));
-        Self { gate, free: Mutex::default(), open, rows, meter, check_owned: None }
+        let (free, rows, statements) = Default::default();
+        let (gate, meter) = (Gate::new(count), ReadMeter::new(clock));
+        Self { gate, free, open, rows, statements, meter, check_owned: None }
     }
 
     /// A pool of connections to a server, which reads only what this daemon owns. It connects when it reads.
@@ -130,6 +132,11 @@ impl Readers {
     /// Rows that were read since the pool was opened.
     pub fn rows_read(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Statements that were run since the pool was opened.
+    pub fn statements_run(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
     }
 
     /// Age of the oldest read in progress, in milliseconds; 0 without one.
@@ -221,6 +228,7 @@ impl BorrowedConnection<'_> {
         let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
         let answer = read(&mut reader);
         self.readers.rows.fetch_add(reader.rows, Ordering::Relaxed);
+        self.readers.statements.fetch_add(reader.statements, Ordering::Relaxed);
         if matches!(answer, Err(Error::Unreachable(_))) {
             // The others were probably lost with it.
             self.readers.free().clear();

@@ -265,12 +265,10 @@ pub const SHRINK_IDLE_STEPS: u32 = 32;
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
-/// Marks of rewritten sessions that the writer keeps in memory, at about 400 bytes each. A session counts as one more.
+/// Marks of rewritten sessions that the writer keeps in memory, at about 400 bytes each.
 pub const MARKS_KEPT: usize = 100_000;
-/// Bytes of the newest messages that stay in memory after their commit, for readers that have the earlier ones.
-pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
-/// Commits whose messages stay in memory.
-pub const RECENT_COMMITS: usize = 16_384;
+/// Bytes of committed messages that wait in memory until the sessions there take them up.
+pub const UNFOLDED_BYTES: usize = 8 * 1_024 * 1_024;
 /// Bytes of the newest events that stay in memory for event streams.
 pub const RING_BYTES: usize = 4 * 1_024 * 1_024;
 /// Newest events that stay in memory.

@@ -449,7 +449,7 @@ pub struct Config {
     pub workers: usize,
     /// Time for which a client may take nothing of a waiting answer, in seconds, 1 to 3600; then the answer ends.
     pub stall_seconds: u64,
-    /// Memory for loaded sessions, in MiB, 0 to 65536; with 0 every view is made anew.
+    /// Memory for loaded sessions, in MiB, 0 to 65536; with 0 nothing is kept.
     pub loaded_mib: usize,
     /// The verification of the store in the background.
     pub scrub: Scrub,

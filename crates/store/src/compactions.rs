@@ -98,7 +98,7 @@ impl Compactions {
 
     /// Pending work that may still change a session's view.
     pub async fn pending(&self, session: SessionKey) -> Result<PendingWork> {
-        self.0.brief(|reader| Ok(jobs::pending(reader, session.0)?.0)).await
+        Ok(self.0.brief(|reader| jobs::pending(reader, session.0)).await?.0)
     }
 
     /// A page of the messages that a compaction of a history covers, omits or shortens, from a revision on, and the

@@ -1,17 +1,18 @@
 //! Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 
+use super::checked::CheckedInput;
 use super::error::{Error, Result};
 use super::ledger::claims::{Claim, PlannedRange};
 use super::ledger::compactions::{Commit, CommitOutcome};
 use super::ledger::head::SessionKey;
-use super::ledger::jobs::{self, AttemptEnd, Evaluation, GuardRows};
+use super::ledger::jobs::{self, AttemptEnd, Condition, Enqueue, EnqueuedJob, Evaluation, GuardRows, WindowUsage};
 use super::ledger::requests::{AddRequests, Subject};
-use super::ledger::tx::Tx;
+use super::ledger::tx::{Requester, Tx};
 use super::ledger::{approvals, claiming, expiry, runs};
 use super::shared::Shared;
 use super::writer::Mutation;
 use crate::limits;
-use crate::model::compaction::Failure;
+use crate::model::compaction::{CompactionRequest, Failure};
 use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use std::sync::Arc;
@@ -22,6 +23,18 @@ use uuid::Uuid;
 type Expire = fn(&mut Tx<'_>, i64) -> Result<usize>;
 /// Puts off the first of them.
 type Postpone = fn(&mut Tx<'_>) -> Result<()>;
+
+/// A compaction that an evaluation requests.
+pub struct EvaluationRequest {
+    /// The request.
+    pub request: CheckedInput<CompactionRequest>,
+    /// The tokens that it was decided by.
+    pub usage: WindowUsage,
+    /// The condition under which it is accepted.
+    pub condition: Condition,
+    /// The end of the wait for a confirmation, if people are asked first.
+    pub confirm_until: Option<Timestamp>,
+}
 
 /// Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 #[derive(Clone)]
@@ -90,9 +103,34 @@ impl Jobs {
         self.0.snapshot(|reader| jobs::guard_rows(reader, session.0)).await
     }
 
-    /// Clears a session's due mark and stores the result of its evaluation.
-    pub async fn evaluated(&self, session: SessionKey, evaluation: Evaluation) -> Result<()> {
-        self.0.write(Mutation::change("evaluated"), move |tx| jobs::evaluated(tx, session, evaluation)).await
+    /// Clears a session's due mark and stores the result of its evaluation, with the compactions that it requests, each
+    /// unless its condition is not met. Returns the newest of these.
+    pub async fn evaluated(
+        &self,
+        session: SessionKey,
+        evaluation: Evaluation,
+        requests: Vec<EvaluationRequest>,
+    ) -> Result<Option<EnqueuedJob>> {
+        let enqueue = |EvaluationRequest { request, usage, condition, confirm_until }: EvaluationRequest| {
+            let (request, caller) = request.with_author(Requester::default());
+            Enqueue { session, caller, request, usage, condition, confirm_until }
+        };
+        let requests: Vec<Enqueue> = requests.into_iter().map(enqueue).collect();
+        let name = if requests.is_empty() { "evaluated" } else { "enqueue" };
+        self.0
+            .write(Mutation::change(name), move |tx| {
+                let mut newest = None;
+                for request in &requests {
+                    newest = match request.apply(tx) {
+                        Ok(enqueued) => enqueued.or(newest),
+                        Err(Error::Archived) => newest,
+                        Err(error) => return Err(error),
+                    };
+                }
+                jobs::evaluated(tx, session, evaluation)?;
+                Ok(newest)
+            })
+            .await
     }
 
     /// Sessions whose due mark is set.

@@ -64,12 +64,7 @@ impl Log {
 
     /// The event of a revision of a session's history; none if there is no such revision.
     pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
-        self.0
-            .reading(|reader| {
-                let ancestry = ancestry::by_key(reader, session.0)?;
-                events::at(reader, &ancestry, revision)
-            })
-            .await
+        self.0.reading(|reader| events::at(reader, session.0, revision)).await
     }
 
     /// The chain's hash at a revision; none for the newest. Returns that revision with it.

@@ -163,7 +163,7 @@ impl Store {
         let committed = Committed::new(secrets);
         committed.memberships.load(database.connection())?;
         let (writer, handle, announced, owner) = Writer::new(database, clock, Arc::clone(&health), committed.clone())?;
-        let Committed { recent, ring, memberships, quotas, secrets } = committed;
+        let Committed { commits, ring, memberships, quotas, secrets } = committed;
         let (state, is_leased) = (Arc::clone(&health), engine.is_leased());
         let shared = Shared {
             writer: handle,
@@ -171,7 +171,7 @@ impl Store {
             identity,
             announced,
             health,
-            recent,
+            commits,
             ring,
             memberships,
             quotas,

@@ -7,9 +7,9 @@ use super::engine::readers::Readers;
 use super::erasure::steps::ErasingSessions;
 use super::error::Result;
 use super::integrity::scrub_state::Scrub;
+use super::ledger::commits::Commits;
 use super::ledger::identity::Identity;
 use super::ledger::quotas::Quotas;
-use super::ledger::recent::Recent;
 use super::ledger::ring::Ring;
 use super::ledger::secrets::Secrets;
 use super::ledger::tx::Tx;
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) identity: Identity,
     pub(super) announced: Announced,
     pub(super) health: Arc<Health>,
-    pub(super) recent: Arc<Recent>,
+    pub(super) commits: Arc<Commits>,
     pub(super) ring: Arc<Ring>,
     pub(super) memberships: Arc<Memberships>,
     pub(super) quotas: Arc<Quotas>,

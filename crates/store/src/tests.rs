@@ -7,9 +7,9 @@ use super::ledger::{
     access_tokens, ahead, ancestry, append, approvals, blob_uses, by_client_id, by_hand, calls, cancels, chain,
     claiming, clock_segments, compactions, conversation, counts, digests, drafts, erased_content, erased_sessions,
     events, expand, expiry, head, identity, jobs, labels, layouts, marks, messages, open_drafts, open_messages,
-    pairing, policies, position, prompts, quotas, receipts, received, requests, rewrites, runs, search, session_filter,
-    session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx, usage_totals, visibility,
-    windows,
+    pairing, policies, position, prompts, prunes, quotas, receipts, received, requests, rewrites, runs, search,
+    session_filter, session_list, sessions, sources, spending, statistics, statuses, submit, tombstones, tx,
+    usage_totals, visibility, windows,
 };
 use super::search::{hits, source};
 use super::upkeep::scrub;
@@ -56,6 +56,7 @@ pub(super) fn statements() -> Vec<&'static str> {
         cancels::STATEMENTS,
         pairing::STATEMENTS,
         policies::STATEMENTS,
+        prunes::STATEMENTS,
         claiming::STATEMENTS,
         expiry::STATEMENTS,
         receipts::STATEMENTS,
@@ -218,10 +219,8 @@ async fn a_table_scan_fails_the_check() {
 #[tokio::test]
 async fn open_messages_are_found_without_reading_sealed_ones() {
     let (_directory, database) = database().await;
-    for sql in crate::ledger::sources::STATEMENTS {
-        let steps = plan(&database, sql);
-        assert!(steps.iter().any(|step| step.contains("message_open")), "{sql}: {steps:?}");
-    }
+    let steps = plan(&database, crate::ledger::sources::NOW);
+    assert!(steps.iter().any(|step| step.contains("message_open")), "{steps:?}");
 }
 
 async fn sessions(store: &Store) -> i64 {

@@ -77,6 +77,11 @@ impl Upkeep {
         self.0.readers.rows_read()
     }
 
+    /// Statements that reads have run since the store was opened.
+    pub fn statements_run(&self) -> u64 {
+        self.0.readers.statements_run()
+    }
+
     /// Bytes of the database and its log on disk.
     pub async fn bytes_on_disk(&self) -> Result<i64> {
         match self.0.engine.file_bytes() {

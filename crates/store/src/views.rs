@@ -1,6 +1,7 @@
 //! The rows that views are made of, each set in one snapshot.
 
 use super::error::Result;
+use super::ledger::commits::CommitObserver;
 use super::ledger::counts::{self, MessageCounts};
 use super::ledger::head::{PendingWork, SessionKey};
 use super::ledger::policies::PolicyText;
@@ -17,7 +18,7 @@ use crate::model::mark::Words;
 use crate::model::session::Session;
 use crate::model::view::{Counts, SourceMessage};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The rows that views are made of, each set in one snapshot.
 #[derive(Clone)]
@@ -60,19 +61,19 @@ impl Views {
             .await
     }
 
-    /// The messages since a source of a session's newest revision, from the writer's memory of its newest commits: up to
-    /// `at_least`, the revision of a commit that the caller has seen, or all. None if they must be read.
-    pub fn recent_messages(&self, known: &Source, at_least: Option<Revision>) -> Option<NewMessages> {
-        let from = known.at + 1;
-        let (newest, messages) = self.0.recent.since(known.session.0, known.at, at_least)?;
-        // A message that was open stays as it is: any change of it would not be in that memory.
-        (newest.at == known.at || sources::is_end(known, from)).then_some(NewMessages { from, newest, messages })
+    /// Tells an observer of each commit from now on, before the writer answers its callers.
+    pub fn observe(&self, observer: Weak<dyn CommitObserver>) {
+        self.0.commits.observe(observer);
+    }
+
+    /// True while a transaction with changes of a session is being committed: queries may see them, and no observer does.
+    pub fn is_committing(&self, session: SessionKey) -> bool {
+        self.0.commits.is_committing(session.0)
     }
 
     /// The pending work of a session, and its newest revision.
     pub async fn newest(&self, session: SessionKey) -> Result<(PendingWork, Revision)> {
-        let (pending, newest, _) = self.0.brief(|reader| jobs::pending(reader, session.0)).await?;
-        Ok((pending, newest))
+        self.0.brief(|reader| jobs::pending(reader, session.0)).await
     }
 
     /// The messages since a source of a session's newest revision; none if the view has other changes as well, so that

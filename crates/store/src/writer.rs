@@ -17,12 +17,12 @@ use crate::engine::figures::{QueuedMutation, WriterMeter};
 use crate::engine::health::Health;
 use crate::engine::{self, Connection};
 use crate::ledger::claims::Claims;
-use crate::ledger::mark_cache::MarkCache;
+use crate::ledger::commits::Commits;
+use crate::ledger::heads::Heads;
 use crate::ledger::quotas::Quotas;
-use crate::ledger::recent::Recent;
 use crate::ledger::ring::Ring;
 use crate::ledger::secrets::Secrets;
-use crate::ledger::tx::{Counters, EraseExtent, FinishedTx, Heads, Rules, Tx};
+use crate::ledger::tx::{Counters, EraseExtent, FinishedTx, Rules, Tx};
 use crate::ledger::visibility::Memberships;
 use crate::ledger::{approvals, open_messages, runs};
 use crate::limits;
@@ -248,7 +248,6 @@ pub(crate) struct Writer {
     /// The number of clock leaps after which open messages have got their full timeout again.
     leaps: u64,
     heads: Heads,
-    marks: MarkCache,
     counters: Counters,
     claims: Claims,
     queue: Receiver<Envelope>,
@@ -271,8 +270,8 @@ pub(crate) struct Writer {
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
 #[derive(Clone)]
 pub(super) struct Committed {
-    /// The newest messages.
-    pub(super) recent: Arc<Recent>,
+    /// Those who keep sessions in memory.
+    pub(super) commits: Arc<Commits>,
     /// The newest events.
     pub(super) ring: Arc<Ring>,
     /// Whose sessions are.
@@ -286,8 +285,8 @@ pub(super) struct Committed {
 impl Committed {
     /// Nothing is committed yet.
     pub(super) fn new(secrets: Arc<Secrets>) -> Self {
-        let (recent, ring, memberships, quotas) = Default::default();
-        Self { recent, ring, memberships, quotas, secrets }
+        let (commits, ring, memberships, quotas) = Default::default();
+        Self { commits, ring, memberships, quotas, secrets }
     }
 }
 
@@ -337,8 +336,7 @@ impl Writer {
             database,
             leaps: clock.leaps(),
             clock,
-            heads: Heads::new(),
-            marks: MarkCache::default(),
+            heads: Heads::default(),
             counters,
             claims: Claims::default(),
             queue,
@@ -385,10 +383,7 @@ impl Writer {
             }
             let bytes = batch.iter().map(|envelope| envelope.mutation.bytes).sum();
             self.transact_all(batch);
-            if self.heads.len() > limits::HEADS_MAX {
-                self.heads.clear();
-            }
-            self.marks.trim();
+            self.heads.trim();
             if !self.health.writes().is_final() {
                 self.database.batch_ended(bytes);
             }
@@ -495,7 +490,7 @@ impl Writer {
             Err(error) => return Err(self.give_up(error, false)),
         };
         let applied = self.clock.now();
-        self.committed.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
+        self.committed.commits.begin(&finished.commits);
         let newest = finished.counters.next_seq - 1;
         self.commit(batch, newest).inspect_err(|_| self.forget())?;
         let end = self.clock.now();
@@ -513,10 +508,10 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
-        let FinishedTx { counters, claims, interrupted, sessions, events, uses, erased } = finished;
-        let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
+        let FinishedTx { counters, claims, interrupted, commits, events, uses, erased } = finished;
+        let is_due = commits.iter().any(|commit| commit.newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
-        self.committed.recent.committed(sessions);
+        self.committed.commits.committed(&commits);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
         if erased > EraseExtent::Nothing {
@@ -553,16 +548,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Drops what is kept in memory of sessions: it may be newer than the database.
+    /// Drops what is kept in memory of sessions, here and by observers: the database may be newer or older.
     fn forget(&mut self) {
         self.heads.clear();
-        self.marks.clear();
-        self.committed.recent.forget();
+        self.committed.commits.forget();
     }
 
     /// Undoes the transaction, and returns the error that describes its state.
     fn give_up(&mut self, error: Error, was_committing: bool) -> Error {
-        self.forget();
+        // What observers keep was committed before.
+        self.heads.clear();
         self.database.give_up(error, self.counters.next_seq - 1, was_committing)
     }
 
@@ -571,11 +566,15 @@ impl Writer {
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<FinishedTx> {
         self.database.begin()?;
-        let kept = (&mut self.heads, &mut self.marks);
         let Committed { quotas, secrets, .. } = &self.committed;
         let rules = Rules { quotas, secrets };
-        let mut tx =
-            Tx::new(self.database.connection(), kept, self.counters.clone(), self.claims.clone(), (now, rules));
+        let mut tx = Tx::new(
+            self.database.connection(),
+            &mut self.heads,
+            self.counters.clone(),
+            self.claims.clone(),
+            (now, rules),
+        );
         if !could_write {
             restart_timeouts(tx.conn, now)?;
         }

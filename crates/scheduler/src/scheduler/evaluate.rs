@@ -6,7 +6,7 @@ use super::inputs::{guard_input, planning_input};
 use super::worker::Worker;
 use crate::fold::guards::{self, Decision, Guards, RecoveryRequest};
 use crate::fold::{Fold, over_window, wake};
-use crate::loaded::LoadedSession;
+use crate::loaded::{LoadedSession, SessionLookup};
 use crate::model::compaction::{Compaction, CompactionRequest};
 use crate::model::session::OverWindowReason;
 use crate::model::time::Timestamp;
@@ -14,7 +14,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
 use crate::store::{
-    self, CheckedInput, Condition, EnqueuedJob, Evaluation, PendingWork, Requester, SessionKey, Source, WindowUsage,
+    CheckedInput, Condition, EnqueuedJob, Evaluation, EvaluationRequest, PendingWork, SessionKey, Source, WindowUsage,
 };
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -36,30 +36,11 @@ impl Worker {
     /// Evaluates a session at its newest revision: enqueues the compaction that is decided, if any, and stores the
     /// evaluation, which clears the due mark unless the session changed meanwhile.
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
-        let EvaluationResult { recovery, decided, usage, evaluation } = self.decide(key).await?;
-        if let Some((request, condition)) = recovery {
-            match self
-                .store
-                .compactions()
-                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage.clone(), condition, None)
-                .await
-            {
-                Ok(_) | Err(store::Error::Archived) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let EvaluationResult { requests, evaluation } = self.decide(key).await?;
+        if let Some(EnqueuedJob { compaction, .. }) = self.store.jobs().evaluated(key, evaluation, requests).await? {
+            tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
         }
-        if let Some((request, confirm_until)) = decided {
-            let condition = Condition::Due { at: evaluation.at };
-            let enqueued = self
-                .store
-                .compactions()
-                .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage, condition, confirm_until)
-                .await?;
-            if let Some(EnqueuedJob { compaction, .. }) = enqueued {
-                tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
-            }
-        }
-        Ok(self.store.jobs().evaluated(key, evaluation).await?)
+        Ok(())
     }
 
     /// Decides about a session at its newest revision. The session is not held when this returns: an append that comes
@@ -85,30 +66,38 @@ impl Worker {
             None => due.over_window(None, recovery.is_some() || decided.is_some()),
         };
         let usage = WindowUsage { window: source.window.clone(), context_tokens: due.tokens() };
-        Ok(EvaluationResult { recovery, decided, usage, evaluation: due.evaluation(over_window) })
+        let recovery = recovery.map(|(request, condition)| (request, condition, None));
+        let decided = decided.map(|(request, end)| (request, Condition::Due { at: source.at }, end));
+        let request = |(request, condition, confirm_until)| EvaluationRequest {
+            request: CheckedInput::trusted(request),
+            usage: usage.clone(),
+            condition,
+            confirm_until,
+        };
+        let requests = recovery.into_iter().chain(decided).map(request).collect();
+        Ok(EvaluationResult { requests, evaluation: due.evaluation(over_window) })
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
     /// are not in its view.
     async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, PendingWork), Error> {
-        if let Some(found) = self.loaded.session(key).await? {
-            return Ok(found);
-        }
+        let vacancy = match self.loaded.session(key).await? {
+            SessionLookup::Loaded(found) => return Ok(found),
+            SessionLookup::Missing(vacancy) => vacancy,
+        };
         let mut source = self.store.views().source(key, None).await?;
         let policy = self.parse_and_count(&mut source).await?;
         let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy)).await?);
-        self.loaded.keep(&session);
+        vacancy.keep(&session);
         let pending = session.source.pending;
         Ok((session, pending))
     }
 }
 
+/// The result of an evaluation.
 struct EvaluationResult {
-    /// The recovery from an overflow, and the condition under which it is enqueued.
-    recovery: Option<(CompactionRequest, Condition)>,
-    /// The compaction that is decided, and the end of the wait for confirmation, if its level needs one.
-    decided: Option<(CompactionRequest, Option<Timestamp>)>,
-    usage: WindowUsage,
+    /// The recovery from an overflow, and the compaction that is decided.
+    requests: Vec<EvaluationRequest>,
     /// The guards, and the wake condition of the next evaluation.
     evaluation: Evaluation,
 }

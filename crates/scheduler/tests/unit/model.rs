@@ -21,7 +21,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
     self, AppendChanges, AppendInput, AttemptEnd, CheckedInput, Claim, Commit, CommitOutcome, Condition, CreateSession,
-    Durability, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage,
+    Durability, EnqueuedJob, EvaluationRequest, EventFilter, PolicyText, Requester, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -262,19 +262,14 @@ impl Fixture {
         CompactionRequest { instructions, ..CompactionRequest::new(CompactionKind::Summary, trigger, None) }
     }
 
-    async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {
-        let instructions = request.instructions.clone();
+    /// Compares the answer to a request with the model, and adds the job.
+    fn enqueued(&mut self, session: usize, asked: (CompactionRequest, Condition), enqueued: Option<EnqueuedJob>) {
+        let (request, condition) = asked;
+        let instructions = request.instructions;
         let automatic = request.trigger == Trigger::Threshold;
         let same = |job: &Job| job.session == session && job.state.is_active() && job.instructions == instructions;
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let current = self.current(session);
-        let key = self.sessions[session];
-        let enqueued = self
-            .store
-            .compactions()
-            .enqueue(key, Requester::default(), CheckedInput::trusted(request), usage(), condition, None)
-            .await;
-        let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
             && (current.is_some() || !self.due.contains(&session) || self.compacted[session] > at)
         {
@@ -314,7 +309,12 @@ impl Fixture {
     }
 
     async fn ask(&mut self, session: usize, instructions: &str) {
-        self.enqueue(session, Self::request(instructions, Trigger::Manual), Condition::Possible(true)).await;
+        let (request, condition) = (Self::request(instructions, Trigger::Manual), Condition::Possible(true));
+        let (compactions, key, asked) =
+            (self.store.compactions(), self.sessions[session], CheckedInput::trusted(request.clone()));
+        let enqueued = compactions.enqueue(key, Requester::default(), asked, usage(), condition, None).await;
+        let enqueued = enqueued.expect("the store answers");
+        self.enqueued(session, (request, condition), enqueued);
     }
 
     async fn cancel(&mut self, session: usize, which: usize) {
@@ -417,7 +417,9 @@ impl Fixture {
     async fn evaluate(&mut self, due: SessionKey) {
         let session = self.sessions.iter().position(|key| *key == due).expect("one of ours");
         let (at, appended_bytes) = self.listed_at[&due];
-        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at }).await;
+        let (asked, due_at) = (Self::request("", Trigger::Threshold), Condition::Due { at });
+        let (request, usage) = (CheckedInput::trusted(asked.clone()), usage());
+        let requests = vec![EvaluationRequest { request, usage, condition: due_at, confirm_until: None }];
         let found = store::Evaluation {
             at,
             appended_bytes,
@@ -426,7 +428,8 @@ impl Fixture {
             condition: condition(),
             over_window: None,
         };
-        self.store.jobs().evaluated(due, found).await.expect("evaluated");
+        let enqueued = self.store.jobs().evaluated(due, found, requests).await.expect("evaluated");
+        self.enqueued(session, (asked, due_at), enqueued);
         // An append after the reading is evaluated again: its due mark is later than the revision that was read.
         let still = self.store.jobs().due_sessions(i64::MAX).await.expect("due");
         let is_left = still.contains(&due);

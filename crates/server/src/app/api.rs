@@ -12,20 +12,18 @@ use super::search_turns::SearchTurns;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::loaded::{self, LoadedSessions};
-use crate::model::ids::SessionId;
+use crate::loaded::{self, LoadedSessions, SessionSettings};
 use crate::model::run::Epoch;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
+use crate::policy::Policy;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::models::Models;
-use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, Durability, Kind, RequestKey, Requester, SessionKey, Store, Visibility};
 use crate::telemetry::span;
-use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +55,7 @@ pub(super) struct Shared {
     pub(super) defaults: Vec<DefaultPolicy>,
     pub(super) vocabularies: Vec<Arc<Vocabulary>>,
     pub(super) models: Arc<Models>,
-    /// Sessions in memory, for reads of views.
+    /// Sessions in memory.
     pub(super) loaded: LoadedSessions,
     pub(super) start_time: Timestamp,
     pub(super) clock: Clock,
@@ -65,8 +63,6 @@ pub(super) struct Shared {
     pub(super) live: broadcast::Sender<DraftDelta>,
     /// Who is at work in sessions.
     pub(super) presences: Arc<Presences>,
-    /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
-    known: Mutex<SessionCache>,
     pub(super) streams: Arc<tokio::sync::Semaphore>,
     /// Permits for messages that are written as streams.
     pub(super) writes: Arc<tokio::sync::Semaphore>,
@@ -85,48 +81,6 @@ pub(super) struct Shared {
     pub(super) retention_turn: tokio::sync::Mutex<()>,
     pub(super) stopping: CancellationToken,
 }
-
-/// Sessions in use, by tenant and by every id that a caller used for them.
-#[derive(Default)]
-struct SessionCache {
-    sessions: HashMap<Arc<str>, HashMap<String, Arc<CachedSession>>>,
-    /// Number of entries.
-    count: usize,
-    /// Number of times that all entries were dropped: rows read before the last time may be stale.
-    generation: u64,
-}
-
-/// The facts about a session that an append needs.
-pub(super) struct CachedSession {
-    pub(super) key: SessionKey,
-    pub(super) id: SessionId,
-    pub(super) policy: Policy,
-    pub(super) window: ModelWindow,
-    /// The name of the policy's counting; none if its counts are not stored.
-    pub(super) counting: Option<Arc<str>>,
-}
-
-impl SessionCache {
-    fn find(&self, tenant: &str, id: &str) -> Option<Arc<CachedSession>> {
-        self.sessions.get(tenant)?.get(id).cloned()
-    }
-
-    fn insert(&mut self, tenant: &Arc<str>, id: &str, known: Arc<CachedSession>) {
-        if self.count >= KNOWN_MAX {
-            self.clear();
-        }
-        let of_tenant = self.sessions.entry(tenant.clone()).or_default();
-        self.count += usize::from(of_tenant.insert(id.to_owned(), known).is_none());
-    }
-
-    fn clear(&mut self) {
-        self.sessions.clear();
-        self.count = 0;
-    }
-}
-
-/// Maximum number of remembered sessions.
-const KNOWN_MAX: usize = 10_000;
 
 /// The policy of sessions that name no preset, for a model or a project.
 #[derive(Debug, Clone, Default)]
@@ -176,7 +130,6 @@ impl Longhand {
             clock: clock.clone(),
             live,
             presences: Arc::default(),
-            known: Mutex::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             writes: Arc::new(tokio::sync::Semaphore::new(crate::limits::WRITE_CALLS_MAX)),
             stream_cursors: Mutex::default(),
@@ -256,42 +209,47 @@ impl Caller {
         self.requester.clone()
     }
 
-    /// The facts about a session that an append needs, from memory or from the store.
-    pub(super) async fn known(&self, id: &str) -> Result<Arc<CachedSession>> {
-        let (cached, generation) = {
-            let all = self.shared.session_cache();
-            (all.find(&self.visibility.tenant, id), all.generation)
-        };
-        if let Some(known) = cached {
-            if !self.visibility.is_unbound() && !self.sees(known.key).await? {
-                return Err(store::Error::NotFound { kind: Kind::Session, id: id.to_owned() }.into());
-            }
-            self.named.add(id);
-            if span::records_session() {
-                span::record("session", known.id);
-            }
-            return Ok(known);
+    /// The settings of a session, from memory or from the store.
+    pub(super) async fn known(&self, id: &str) -> Result<Arc<SessionSettings>> {
+        match self.remembered(id).await? {
+            Some(known) => Ok(known),
+            None => self.read_settings(self.session_key(id).await?, id).await,
+        }
+    }
+
+    /// The key of a session whose view is asked for. The first view reads nothing more for it.
+    pub(super) async fn key_for_view(&self, id: &str) -> Result<SessionKey> {
+        if let Some(known) = self.remembered(id).await? {
+            return Ok(known.key);
         }
         let key = self.session_key(id).await?;
-        let (session, policy) = self.store().sessions().get(key).await?;
-        let policy = self.parse_policy(&policy)?;
-        let counting = tokens::basis(&policy).map(Arc::from);
-        let known = Arc::new(CachedSession { key, id: session.id, policy, window: session.window, counting });
-        let mut all = self.shared.session_cache();
-        if all.generation == generation {
-            all.insert(&self.visibility.tenant, id, known.clone());
+        if self.shared.loaded.is_kept(key) {
+            self.read_settings(key, id).await?;
         }
-        Ok(known)
+        Ok(key)
+    }
+
+    /// The settings of a session that are in memory.
+    async fn remembered(&self, id: &str) -> Result<Option<Arc<SessionSettings>>> {
+        let Some(known) = self.shared.loaded.settings(&self.visibility.tenant, id) else { return Ok(None) };
+        if !self.visibility.is_unbound() && !self.sees(known.key).await? {
+            return Err(store::Error::NotFound { kind: Kind::Session, id: id.to_owned() }.into());
+        }
+        self.named.add(id);
+        if span::records_session() {
+            span::record("session", known.id);
+        }
+        Ok(Some(known))
+    }
+
+    async fn read_settings(&self, key: SessionKey, id: &str) -> Result<Arc<SessionSettings>> {
+        let name = (&*self.visibility.tenant, id);
+        Ok(self.shared.loaded.read_settings(key, name, &self.shared.vocabularies).await?)
     }
 
     /// Parses a stored policy, with the vocabulary that it names.
     pub(crate) fn parse_policy(&self, text: &store::PolicyText) -> Result<Policy> {
         Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
-    }
-
-    /// Drops all remembered sessions.
-    pub(super) fn forget(&self) {
-        self.shared.forget();
     }
 }
 
@@ -303,17 +261,6 @@ impl Shared {
             came = waiting => Ok(came),
             () = self.stopping.cancelled() => Err(Error::stopping()),
         }
-    }
-
-    /// Drops all remembered sessions, because one of them has a new policy, window or client id, under any of its ids.
-    pub(super) fn forget(&self) {
-        let mut all = self.session_cache();
-        all.clear();
-        all.generation += 1;
-    }
-
-    fn session_cache(&self) -> std::sync::MutexGuard<'_, SessionCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

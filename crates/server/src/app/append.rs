@@ -5,9 +5,9 @@ use super::error::{Error, Reason, Result};
 use super::formatted::{self, ProviderContent};
 use super::nouns::{Messages, Views};
 use super::secrets::{ClientInput, ScreenedAnswer};
-use super::{CachedSession, page_size, validate, view_token, window_of_call};
+use super::{page_size, validate, view_token, window_of_call};
 use crate::limits;
-use crate::loaded::{self, LoadedSession, counts};
+use crate::loaded::{self, LoadedSession, SessionLookup, SessionSettings, Vacancy, counts};
 use crate::model::draft::{Draft, DraftKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::mark::WordsStance;
@@ -201,7 +201,7 @@ impl ClientInput for store::NewEdit {
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
-async fn token_counts(known: &CachedSession, message: &NewMessage) -> Result<Option<MessageCounts>> {
+async fn token_counts(known: &SessionSettings, message: &NewMessage) -> Result<Option<MessageCounts>> {
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
     let Some(counting) = known.counting.clone().filter(|_| is_settled) else { return Ok(None) };
     let parts = message.parts.iter().map(|part| part.body.clone()).collect();
@@ -215,7 +215,7 @@ impl Messages<'_> {
     async fn append_answer(
         self,
         receipt: Receipt,
-        known: &CachedSession,
+        known: &SessionSettings,
         window: Option<&ModelWindow>,
         overflows: bool,
     ) -> AppendAnswer {
@@ -250,10 +250,10 @@ impl Messages<'_> {
         fact: impl Fn(&LoadedSession) -> T + Send + Sync,
     ) -> Option<T> {
         let found = match self.caller.shared.loaded.fact(key, receipt.newest, &fact).await {
-            Ok(None) if receipt.appended_bytes <= limits::READ_AT_ONCE_BYTES => {
-                self.caller.views().small(key).await.map(|session| session.map(|session| fact(&session)))
+            Ok(SessionLookup::Missing(vacancy)) if receipt.appended_bytes <= limits::READ_AT_ONCE_BYTES => {
+                self.caller.views().small(key, vacancy).await.map(|session| session.map(|session| fact(&session)))
             }
-            found => found,
+            found => found.map(SessionLookup::loaded),
         };
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, "no context usage is known behind a write");
@@ -266,13 +266,13 @@ impl Views<'_> {
     /// A session that is in memory or small, at its newest revision.
     pub(super) async fn loaded_or_small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
         match self.caller.shared.loaded.session(key).await? {
-            Some((session, _)) => Ok(Some(session)),
-            None => self.small(key).await,
+            SessionLookup::Loaded((session, _)) => Ok(Some(session)),
+            SessionLookup::Missing(vacancy) => self.small(key, vacancy).await,
         }
     }
 
     /// A session that is small, read at its newest revision.
-    async fn small(self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+    async fn small(self, key: SessionKey, vacancy: Vacancy) -> store::Result<Option<Arc<LoadedSession>>> {
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
         let source = match self.caller.store().views().source_within(key, None, most).await {
             Ok(source) => source,
@@ -281,7 +281,7 @@ impl Views<'_> {
         };
         let policy = loaded::parse_policy(&source.policy, &self.caller.shared.vocabularies)?;
         let session = Arc::new(LoadedSession::new(self.caller.store(), source, Arc::new(policy)).await?);
-        self.caller.shared.loaded.keep(&session);
+        vacancy.keep(&session);
         Ok(Some(session))
     }
 }
@@ -289,7 +289,7 @@ impl Views<'_> {
 impl Messages<'_> {
     /// Computes the cost of a reply that has none, by the model that wrote it: the one that it names, or else that of its
     /// view's or session's window.
-    fn price(self, known: &CachedSession, (provider, model): (&str, &str), finish: &mut Finish) {
+    fn price(self, known: &SessionSettings, (provider, model): (&str, &str), finish: &mut Finish) {
         let window = finish.view.as_ref().map(|view| &view.window).filter(|window| !window.model.is_empty());
         let model = if model.is_empty() { &window.unwrap_or(&known.window).model } else { model };
         finish.usage = finish.usage.map(|usage| self.caller.shared.models.priced(provider, model, usage));
@@ -297,7 +297,7 @@ impl Messages<'_> {
 
     /// The view that a reply answers, by its token. A fork's reply may answer a view of an ancestor, at a revision that
     /// both share.
-    async fn given_view(self, known: &CachedSession, token: Option<&str>) -> Result<Option<GivenView>> {
+    async fn given_view(self, known: &SessionSettings, token: Option<&str>) -> Result<Option<GivenView>> {
         let Some(token) = token else { return Ok(None) };
         let (session, view) = view_token::read(self.caller.store().view_key(), token)?;
         let is_shared = session == known.id
@@ -425,7 +425,7 @@ impl Messages<'_> {
     /// The same for parts that were checked, in an append that was counted.
     pub(super) async fn append_checked_parts(
         self,
-        known: &CachedSession,
+        known: &SessionSettings,
         message: MessageId,
         parts: CheckedInput<Vec<OpenPart>>,
     ) -> Result<ScreenedAnswer<AppendAnswer>> {
@@ -587,7 +587,7 @@ impl Messages<'_> {
         let PageOf { from: None, at: None, order: Order::NewestFirst, records, limit, .. } = *page else {
             return Ok(None);
         };
-        let Some((session, _)) = self.caller.shared.loaded.session(key).await? else { return Ok(None) };
+        let Some((session, _)) = self.caller.shared.loaded.session(key).await?.loaded() else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some((messages, next)) = session.newest_messages(limit) else { return Ok(None) };
         // Records are in no view, and not in memory.

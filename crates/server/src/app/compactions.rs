@@ -286,7 +286,6 @@ impl Compactions<'_> {
         // The request's own id is that of the compaction.
         let requester = Requester { request: None, salted_hash: None, ..self.caller.requester() };
         self.caller.store().sessions().update(key, CheckedInput::trusted(update), requester).await?;
-        self.caller.forget();
         Ok(())
     }
 

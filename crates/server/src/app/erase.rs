@@ -146,7 +146,7 @@ async fn erase_all(
     (session, with): (SessionKey, Vec<SessionKey>),
     (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
 ) -> store::Result<Erasure> {
-    let (erasures, is_session) = (shared.store.erasures(), target == EraseTarget::Session);
+    let erasures = shared.store.erasures();
     let request = (target.clone(), reason.clone(), expected_revision);
     let mut erased = erasures.erase(session, requester.clone(), request, &shared.stopping).await;
     // Nothing begins to work for it any more.
@@ -157,10 +157,6 @@ async fn erase_all(
             Ok(more) => of_all.add(&more),
             Err(error) => erased = Err(error),
         }
-    }
-    if is_session {
-        // Its client id may be another session's from now on.
-        shared.forget();
     }
     erased
 }
@@ -185,7 +181,7 @@ impl Longhand {
             };
             for session in left {
                 match self.shared.store.erasures().go_on(session, &self.shared.stopping).await {
-                    Ok(_) => self.shared.forget(),
+                    Ok(_) => {}
                     // The daemon stops.
                     Err(store::Error::Closed) => return,
                     Err(error) => tracing::warn!(session = session.0, %error, "the erasure of a session goes on later"),

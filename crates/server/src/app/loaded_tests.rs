@@ -1,7 +1,9 @@
+use crate::app::erase::{EraseRequest, EraseTarget};
+use crate::app::sessions::{ForkPoint, NewSession, SessionChange};
 use crate::app::{self, Caller, Longhand};
 use crate::clock::Clock;
 use crate::limits;
-use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, counts, parse_policy};
+use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, SessionLookup, counts, parse_policy};
 use crate::model::ids::MessageId;
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use crate::model::part::{
@@ -9,13 +11,15 @@ use crate::model::part::{
     ToolResult,
 };
 use crate::model::time::Timestamp;
-use crate::model::usage::Usage;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, AppendChanges, CheckedInput, Requester, SessionKey, Store, Visibility};
 use crate::summarizer::{Extractive, Levels};
 use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -66,8 +70,20 @@ impl Fixture {
         self.app.messages().append(&self.session, messages, None, None).await.expect("appended").answer.ids
     }
 
+    /// Reads the session into a memory that has it not.
+    async fn keep(&self, loaded: &LoadedSessions) {
+        match loaded.session(self.key).await.expect("read") {
+            SessionLookup::Loaded(_) => panic!("it is there"),
+            SessionLookup::Missing(vacancy) => vacancy.keep(&Arc::new(self.load().await)),
+        }
+    }
+
     async fn load(&self) -> LoadedSession {
-        let source = self.store.views().source(self.key, None).await.expect("the rows");
+        self.load_other(self.key).await
+    }
+
+    async fn load_other(&self, key: SessionKey) -> LoadedSession {
+        let source = self.store.views().source(key, None).await.expect("the rows");
         let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
         LoadedSession::new(&self.store, source, policy).await.expect("a session")
     }
@@ -138,11 +154,11 @@ fn messages() -> Vec<Vec<NewMessage>> {
 async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
     let fixture = Fixture::start().await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
-    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.keep(&loaded).await;
     for messages in messages() {
         fixture.write(messages).await;
         let rows = fixture.store.upkeep().rows_read();
-        let (session, pending) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+        let (session, pending) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
         assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
         same_as_rows(&fixture, &session).await;
         assert_eq!(pending, fixture.store.compactions().pending(fixture.key).await.expect("read"));
@@ -154,8 +170,8 @@ async fn anything_but_a_plain_append_is_read() {
     let fixture = Fixture::start().await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     let check = async || match loaded.session(fixture.key).await.expect("read") {
-        Some((session, _)) => same_as_rows(&fixture, &session).await,
-        None => loaded.keep(&Arc::new(fixture.load().await)),
+        SessionLookup::Loaded((session, _)) => same_as_rows(&fixture, &session).await,
+        SessionLookup::Missing(vacancy) => vacancy.keep(&Arc::new(fixture.load().await)),
     };
     check().await;
     let text = |words: &str| PartBody::Text(words.to_owned());
@@ -186,11 +202,11 @@ async fn an_append_beside_an_open_message_is_known_without_a_query() {
     let text = |words: &str| PartBody::Text(words.to_owned());
     let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
     let open = fixture.write(vec![open]).await;
-    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.keep(&loaded).await;
     for _ in 0..3 {
         fixture.append(10).await;
         let rows = fixture.store.upkeep().rows_read();
-        let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+        let (session, _) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
         assert_eq!(fixture.store.upkeep().rows_read(), rows, "a query was made");
         same_as_rows(&fixture, &session).await;
     }
@@ -198,7 +214,7 @@ async fn an_append_beside_an_open_message_is_known_without_a_query() {
     let finish = fixture.app.messages().finish(&fixture.session, &open, Default::default(), None);
     finish.await.expect("sealed");
     fixture.append(10).await;
-    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+    let (session, _) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
     same_as_rows(&fixture, &session).await;
 }
 
@@ -208,10 +224,10 @@ async fn callers_that_ask_for_a_fact_fold_a_commit_once_and_copy_nothing() {
     let fixture = Fixture::start().await;
     fixture.append(10).await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
-    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.keep(&loaded).await;
     let fact = async |at_least| {
         let fact = |session: &LoadedSession| (std::ptr::from_ref(session).addr(), session.source.at);
-        loaded.fact(fixture.key, at_least, fact).await.expect("read").expect("it is kept")
+        loaded.fact(fixture.key, at_least, fact).await.expect("read").loaded().expect("it is kept")
     };
     let (place, mut before) = fact(0).await;
     for _ in 0..5 {
@@ -283,15 +299,19 @@ async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
     assert_eq!(now, Some(fixture.load().await.context()));
 }
 
-/// Compares a session with its rows. Counts are a cache.
+/// Compares a session with its rows.
 async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
-    let read = fixture.load().await;
+    is_same(session, &fixture.load().await);
+}
+
+/// Compares a session with another one. Counts are a cache.
+fn is_same(session: &LoadedSession, read: &LoadedSession) {
     let plain = |session: &LoadedSession| {
         let mut source = session.source.clone();
         source.messages.iter_mut().for_each(|message| message.counts = None);
         source
     };
-    assert_eq!(plain(session), plain(&read));
+    assert_eq!(plain(session), plain(read));
     assert_eq!(session.fold.hashes, read.fold.hashes);
     assert_eq!(session.context(), read.context());
 }
@@ -302,14 +322,14 @@ async fn a_session_that_grows_large_is_read_with_reserved_memory() {
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     let third = limits::LARGE_VIEW_BYTES / 3;
     fixture.append(third).await;
-    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.keep(&loaded).await;
     fixture.append(third).await;
-    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+    let (session, _) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
     assert_eq!(session.fold.hashes, fixture.load().await.fold.hashes);
     fixture.append(third).await;
-    assert!(loaded.session(fixture.key).await.expect("read").is_none(), "it has become large");
+    assert!(loaded.session(fixture.key).await.expect("read").loaded().is_none(), "it has become large");
     assert!(!loaded.is_kept(fixture.key), "nothing of it is kept");
-    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.keep(&loaded).await;
     assert!(!loaded.is_kept(fixture.key), "nor is it kept anew");
 }
 
@@ -322,7 +342,9 @@ async fn the_budget_holds_for_sessions_without_words() {
     for key in 0..500 {
         let mut session = fixture.load().await;
         session.source.session = SessionKey(key);
-        loaded.keep(&Arc::new(session));
+        let lookup = loaded.session(SessionKey(key)).await.expect("read");
+        let SessionLookup::Missing(vacancy) = lookup else { panic!("{key} is there") };
+        vacancy.keep(&Arc::new(session));
     }
     let kept = loaded.size().0;
     assert!(kept > 10 && kept * policy_bytes <= budget, "{kept} sessions with policies of {policy_bytes} bytes");
@@ -333,12 +355,158 @@ async fn the_budget_holds_for_sessions_without_words() {
 async fn a_session_takes_at_most_half_of_the_budget() {
     let fixture = Fixture::start().await;
     fixture.append(100_000).await;
-    let session = Arc::new(fixture.load().await);
-    for (budget, is_kept) in [(2 * session.bytes(), true), (2 * session.bytes() - 2, false)] {
+    let alone = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    fixture.keep(&alone).await;
+    let bytes = usize::try_from(alone.size().1).expect("few");
+    for (budget, is_kept) in [(2 * bytes, true), (2 * bytes - 2, false)] {
         let loaded = LoadedSessions::new(fixture.store.clone(), budget);
-        loaded.keep(&session);
+        fixture.keep(&loaded).await;
         assert_eq!(loaded.is_kept(fixture.key), is_kept, "a budget of {budget} bytes");
     }
+}
+
+/// Sessions that random steps change, and the words of each message.
+struct Life<'a> {
+    fixture: &'a Fixture,
+    sessions: Vec<SessionKey>,
+    messages: Vec<(String, Vec<(Uuid, String)>)>,
+    erased: Vec<String>,
+}
+
+impl Life<'_> {
+    async fn create(&mut self) {
+        let new = NewSession { client_id: Some(format!("client-{}", self.sessions.len() % 2)), ..Default::default() };
+        // The other sessions have the client's ids, unless they are erased.
+        let Ok(created) = self.fixture.app.sessions().create(new).await else { return };
+        let (info, _) = created.answer;
+        self.add(info.session.id.to_string()).await;
+    }
+
+    async fn add(&mut self, id: String) {
+        let key = self.fixture.store.sessions().find(&Visibility::default(), &id).await.expect("it is there");
+        if !self.sessions.contains(&key) {
+            self.sessions.push(key);
+            self.messages.push((id, Vec::new()));
+        }
+    }
+
+    async fn append(&mut self, at: usize, number: usize, is_open: bool) {
+        let words = format!("word{number}of{at}");
+        let mut append = message(Role::User, vec![PartBody::Text(words.clone())]);
+        append.finish.take_if(|_| is_open);
+        let (id, known) = &mut self.messages[at];
+        if let Ok(answer) = self.fixture.app.messages().append(id, vec![append], None, None).await {
+            known.extend(answer.answer.ids.first().map(|id| (*id, words)));
+        }
+    }
+
+    /// Takes a step. The store refuses some of them.
+    async fn take(&mut self, (which, step, number): (usize, u8, usize)) {
+        let app = &self.fixture.app;
+        let at = which % self.sessions.len();
+        let (id, known) = self.messages[at].clone();
+        let chosen = known.get(number % known.len().max(1)).cloned();
+        let named = chosen.as_ref().map(|(id, _)| MessageId(*id).to_string()).unwrap_or_default();
+        let update = |change| async { drop(app.sessions().update(&id, change).await) };
+        match step {
+            0..6 => self.append(at, number, false).await,
+            6 => self.append(at, number, true).await,
+            7 => drop(app.messages().finish(&id, &named, Finish::default(), None).await),
+            8 => drop(app.messages().rewind(&id, &named, None).await),
+            9 => drop(app.messages().edit(&id, &named, &[NewPart::new(PartBody::Text("new".into()))], None).await),
+            10 => drop(app.messages().pin(&id, &named).await),
+            11 => drop(app.compactions().undo(&id, None).await),
+            12 => update(SessionChange { preset: Some("suna@2026".to_owned()), ..Default::default() }).await,
+            13 => {
+                let window = ModelWindow { context: 1_000 + number as i64, ..ModelWindow::default() };
+                update(SessionChange { window: Some(window), ..Default::default() }).await;
+            }
+            14 => update(SessionChange { title: Some(number.to_string()), ..Default::default() }).await,
+            15 => drop(app.sessions().archive(&id).await),
+            16 => drop(app.sessions().restore(&id).await),
+            17 => {
+                let forked = app.sessions().fork(&id, ForkPoint::default(), None, String::new()).await;
+                if let Ok(forked) = forked {
+                    self.add(forked.answer.0.session.id.to_string()).await;
+                }
+            }
+            18 => {
+                self.erase(&id, EraseTarget::Messages(vec![named])).await;
+                self.erased.extend(chosen.map(|(_, words)| words));
+            }
+            19 => {
+                self.erase(&id, EraseTarget::Session).await;
+                self.erased.extend(known.into_iter().map(|(_, words)| words));
+            }
+            _ => self.create().await,
+        }
+    }
+
+    async fn erase(&self, id: &str, target: EraseTarget) {
+        let request = EraseRequest { target, reason: "a test".to_owned(), dry_run: false, expected_revision: None };
+        drop(self.fixture.app.content().erase(id, request).await);
+    }
+
+    /// Checks that what memory answers is what the rows say.
+    async fn check(&self, loaded: &LoadedSessions) {
+        for (key, (id, _)) in self.sessions.iter().zip(&self.messages) {
+            let read = self.fixture.load_other(*key).await;
+            match loaded.session(*key).await.expect("read") {
+                SessionLookup::Loaded((session, pending)) => {
+                    is_same(&session, &read);
+                    assert_eq!(pending, self.fixture.store.compactions().pending(*key).await.expect("read"));
+                    let words = format!("{session:?}");
+                    assert!(self.erased.iter().all(|erased| !words.contains(erased)), "erased words are there");
+                }
+                SessionLookup::Missing(vacancy) => vacancy.keep(&Arc::new(read)),
+            }
+            let (session, policy) = self.fixture.store.sessions().get(*key).await.expect("read");
+            for name in [Some(id), session.client_id.as_ref()].into_iter().flatten() {
+                let known = match loaded.settings("", name) {
+                    Some(known) => known,
+                    None => loaded.read_settings(*key, ("", name), &[]).await.expect("read"),
+                };
+                assert_eq!((known.key, &known.window), (*key, &session.window), "the session {name}");
+                assert_eq!(known.policy, parse_policy(&policy, &[]).expect("a policy"));
+            }
+        }
+        for name in ["client-0", "client-1"] {
+            let found = self.fixture.store.sessions().find(&Visibility::default(), name).await.ok();
+            let known = loaded.settings("", name).map(|known| known.key);
+            assert!(known.is_none() || known == found, "{name} is {known:?} in memory and {found:?} in the store");
+        }
+    }
+}
+
+/// Whatever is done to sessions, a memory that was filled before answers as one that is filled now: with room for all of
+/// them and with room for one, and the daemon's own.
+#[tokio::test]
+async fn memory_answers_as_the_rows_do_whatever_is_done() {
+    let steps = prop::collection::vec((0_usize..8, 0_u8..21, 0_usize..1_000), 10..60);
+    let config = Config { cases: 32, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&steps, |steps| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let life = async {
+            let fixture = Fixture::start().await;
+            let mut life = Life { fixture: &fixture, sessions: Vec::new(), messages: Vec::new(), erased: Vec::new() };
+            life.create().await;
+            let own = fixture.app.shared.loaded.clone();
+            let memories = [own, memory(&fixture, 1 << 30), memory(&fixture, 40_000)];
+            for step in steps {
+                life.take(step).await;
+                for memory in &memories {
+                    life.check(memory).await;
+                }
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(|| runtime.expect("a runtime").block_on(life)).join())
+            .map_err(|_| TestCaseError::fail("memory and rows differ"))
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn memory(fixture: &Fixture, bytes: usize) -> LoadedSessions {
+    LoadedSessions::new(fixture.store.clone(), bytes)
 }
 
 /// A tokenizer takes seconds for some megabytes, and on a thread of the runtime nobody else would be served meanwhile.

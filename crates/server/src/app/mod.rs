@@ -60,4 +60,4 @@ pub use crate::store::{Durability, RequestKey};
 pub use api::{Caller, DefaultPolicy, Longhand, Options};
 pub use error::{Error, Reason, Result};
 
-use api::{CachedSession, page_size, receipt_id, window_of_call};
+use api::{page_size, receipt_id, window_of_call};

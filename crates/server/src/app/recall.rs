@@ -1,10 +1,9 @@
 //! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
-use super::CachedSession;
 use super::error::Result;
 use super::nouns::{History, Views};
 use crate::fold::Passages;
-use crate::loaded::LoadedSession;
+use crate::loaded::{LoadedSession, SessionSettings};
 use crate::model::view::ViewMessage;
 use crate::policy::recall::{self, RecallQuery};
 use crate::scheduler;
@@ -73,7 +72,7 @@ impl Views<'_> {
 
 impl History<'_> {
     /// Has the index filled after an append, if the policy uses it.
-    pub(super) fn fill_index(self, known: &CachedSession) {
+    pub(super) fn fill_index(self, known: &SessionSettings) {
         if known.policy.retrieval.is_some() {
             self.caller.shared.scheduler.queue_for_index(known.key);
         }

@@ -90,8 +90,6 @@ impl Pass<'_> {
             Err(store::Error::RevisionMismatch { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        // Its client id may be another session's from now on.
-        self.shared.forget();
         // Writes of others have half of the time at least.
         tokio::time::sleep(began.elapsed()).await;
         Ok(true)

@@ -436,7 +436,6 @@ impl Sessions<'_> {
                 done => break done?,
             }
         };
-        self.caller.forget();
         Ok(ScreenedAnswer::new(self.changed(key, &receipt).await?, found))
     }
 

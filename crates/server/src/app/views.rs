@@ -10,7 +10,7 @@ use crate::fold::guards::Guards;
 use crate::fold::{ShortenedView, over_window};
 use crate::interop::provider::Format;
 use crate::limits;
-use crate::loaded::LoadedSession;
+use crate::loaded::{LoadedSession, SessionLookup};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
@@ -152,9 +152,8 @@ impl Views<'_> {
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));
         }
-        // Only current views use the newest policy.
         let key = match request.as_of {
-            None => self.caller.known(session).await?.key,
+            None => self.caller.key_for_view(session).await?,
             Some(_) => self.caller.session_key(session).await?,
         };
         let waits = request.as_of.is_none() && request.action == OverflowAction::Wait;
@@ -232,15 +231,19 @@ impl Views<'_> {
 
     async fn build(self, key: SessionKey, request: &ViewRequest) -> Result<BuiltView> {
         let is_newest = request.as_of.is_none();
-        if is_newest && let Some((session, pending)) = self.caller.shared.loaded.session(key).await? {
-            return self.newest(session, pending, request).await;
-        }
+        let vacancy = match is_newest {
+            true => match self.caller.shared.loaded.session(key).await? {
+                SessionLookup::Loaded((session, pending)) => return self.newest(session, pending, request).await,
+                SessionLookup::Missing(vacancy) => Some(vacancy),
+            },
+            false => None,
+        };
         let (source, held) = self.reserved_source(key, request.as_of).await?;
         let pending = source.pending;
         let session = self.loaded_from(source).await?;
-        if is_newest && held.is_none() {
+        if let Some(vacancy) = vacancy.filter(|_| held.is_none()) {
             let session = Arc::new(session);
-            self.caller.shared.loaded.keep(&session);
+            vacancy.keep(&session);
             return self.newest(session, pending, request).await;
         }
         let session = self.with_passages(session).await?;

@@ -371,7 +371,7 @@ pub(crate) fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message:
     let recent = is_cacheable.then(|| as_read_back(&original, &input, session, revision, tx.now));
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(message) = recent {
-        tx.cache_recent(
+        tx.publish_message(
             key,
             SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None },
         );

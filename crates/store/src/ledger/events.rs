@@ -1,6 +1,6 @@
 //! Reads of the event log.
 
-use super::ancestry::Ancestry;
+use super::ancestry::{self, Ancestry};
 use super::codec;
 use super::ring::{KeyedEvents, Ring};
 use super::visibility::{Memberships, Visibility};
@@ -352,7 +352,12 @@ pub(crate) fn hash_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Re
 }
 
 /// The event of a revision of a history; none if there is no such revision.
-pub(crate) fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<Event>> {
+pub(crate) fn at(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Option<Event>> {
+    // Its own events need no ancestry.
+    if let Some(event) = at_revision(reader, key, revision)? {
+        return Ok(Some(event));
+    }
+    let ancestry = ancestry::by_key(reader, key)?;
     if revision < 1 || revision > ancestry.revision {
         return Ok(None);
     }

@@ -152,7 +152,7 @@ const NEXT_WAKE: &str = "select wake_time from session where wake_time is not nu
 const ASLEEP: &str =
     "select id from session where wake_time is not null and wake_time <= ?1 order by wake_time limit +?2";
 const FORGET_WAKE: &str = "update session set wake_time = null where id = ?1";
-const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_bytes from session s \
+const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = ?1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -392,13 +392,13 @@ pub(crate) fn current(reader: &mut Reader<'_>, key: i64) -> Result<Option<Compac
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// Pending changes of a session's view, the session's newest revision, and the growth of its history in bytes.
-pub(crate) fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(PendingWork, Revision, i64)> {
+/// PendingWork changes of a session's view, and the session's newest revision.
+pub(crate) fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(PendingWork, Revision)> {
     let row = reader.one(engine::query(PENDING).bind(key))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    Ok((PendingWork { is_due: row.get(0)?, compaction }, row.get(2)?, row.get(3)?))
+    Ok((PendingWork { is_due: row.get(0)?, compaction }, row.get(2)?))
 }
 
 /// The job of a session that waits or runs, for a change of the session. The head names it, so a session without a

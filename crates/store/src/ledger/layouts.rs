@@ -24,10 +24,15 @@ pub(crate) const STATEMENTS: &[&str] = &[INSERT, NEWEST, SINCE, SIZE];
 /// The layout that is active at a revision.
 pub(crate) fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Layout> {
     let owner = ancestry.owner_at(reader, at)?.owner;
-    let Some(newest) = reader.one(engine::query(NEWEST).bind(owner).bind(at))? else {
-        return Ok(Layout::everything());
-    };
-    let (revision, body): (Revision, &[u8]) = (newest.get(0)?, newest.get(1)?);
+    match reader.one(engine::query(NEWEST).bind(owner).bind(at))? {
+        Some(row) => from_newest(reader, owner, Some((row.get(0)?, row.get(1)?))),
+        None => Ok(Layout::everything()),
+    }
+}
+
+/// The layout of an owner's newest row, which is a difference or a whole one.
+pub(crate) fn from_newest(reader: &mut Reader<'_>, owner: i64, newest: Option<(Revision, &[u8])>) -> Result<Layout> {
+    let Some((revision, body)) = newest else { return Ok(Layout::everything()) };
     let mut read = || match codec::layout_base(body)? {
         None => codec::decode_layout([body]),
         Some(whole) => {

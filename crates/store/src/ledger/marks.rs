@@ -4,8 +4,8 @@ use super::ancestry::Ancestry;
 use super::chain::{self, Digest};
 use super::codec;
 use super::head::Head;
+use super::heads::SessionMarks;
 use super::layouts;
-use super::mark_cache::SessionMarks;
 use super::tx::Tx;
 use crate::engine::Reader;
 use crate::engine::{self, Connection};
@@ -21,15 +21,9 @@ const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) v
 const VOID_MARK: &str =
     "update mark set voided_revision = ?3 where session_id = ?1 and revision = ?2 and voided_revision is null";
 
-// A pin counts as well, because it brings back messages that a summary covers; what becomes of words (kind 8) does not,
-// because the view stays the same.
-const CHANGED: &str = "select coalesce(max(newest.revision), 0) from (\
-     select max(m.revision) as revision from mark m where m.session_id = ?1 and m.revision <= ?2 and m.kind <> 8 \
-     union all select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2 \
-     union all select max(w.revision) from \"window\" w where w.session_id = ?1 and w.revision <= ?2) as newest";
-
+/// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED];
+pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK];
 
 /// All marks of a history, ascending, including those of ancestors.
 pub(crate) fn read_all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
@@ -55,27 +49,20 @@ fn of_head(head: &Head) -> Ancestry {
     Ancestry { key: head.key, fork_revision: head.fork_revision, revision: head.revision }
 }
 
-/// The newest mark, policy or window of a history up to a revision.
-pub(crate) fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Revision> {
-    let owner = ancestry.owner_at(reader, at.max(1))?.owner;
-    let row = reader.one(engine::query(CHANGED).bind(owner).bind(at))?;
-    row.map_or(Ok(0), |row| row.get(0))
-}
-
 /// The marks of a session's history, from the writer's memory, or read at the first rewrite.
 pub(crate) fn session_marks<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut Marks> {
     loaded_marks(tx, key).map(|known| &mut known.marks)
 }
 
 fn loaded_marks<'t>(tx: &'t mut Tx<'_>, key: i64) -> Result<&'t mut SessionMarks> {
-    if tx.marks.get(key).is_none() {
+    if tx.heads.marks(key).is_none() {
         // Marks, unlike other rows, are written at once: nothing is flushed, because the mutation may have begun.
         let ancestry = of_head(tx.head(key)?);
         let marks = Marks::new(read_all(&mut Reader::new(tx.conn), &ancestry)?);
         let rows = layouts::Rows::read(tx.conn, key)?;
-        tx.marks.insert(key, SessionMarks { marks, rows });
+        tx.heads.insert_marks(key, SessionMarks { marks, rows });
     }
-    tx.marks.get(key).ok_or(Error::Bug("the marks of a session were not loaded"))
+    tx.heads.marks(key).ok_or(Error::Bug("the marks of a session were not loaded"))
 }
 
 /// Writes a mark at the session's next revision, and the layout if the mark changes it.
@@ -94,7 +81,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, body: MarkBo
     if !change.is_empty() {
         rows.write_next(conn, digest, key, revision, (&change, marks.layout()))?;
     }
-    tx.marks.count_added();
+    tx.heads.count_mark();
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::ancestry::{self, Ancestry, AsOf, Segment};
 use super::codec::{self, Number as _, StoredPart};
+use super::prunes;
 use crate::engine::Reader;
 use crate::engine::{self, Connection, List, Query, Row};
 use crate::error::{Error, Kind, Result};
@@ -9,15 +10,15 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::draft::Draft;
-use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{PrunedPart, SourceMessage};
+use crate::model::view::SourceMessage;
 use std::collections::HashMap;
 
-/// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
+/// The columns that every read of messages needs, in the order in which `FoundMessage::from_row` reads them. `$1` is a
 /// revision: parts that came later do not count.
 // No part is as long as the bound, which keeps a damaged length from overflowing the sum. Few bytes of parts come with
 // the message; many are read once the budget of the read allows them.
@@ -45,6 +46,9 @@ pub(crate) const BY_CLIENT: &str = select_message!(
     "where m.session_id = ?2 and m.client_id = ?3 and m.revision between ?4 and ?5 order by m.revision desc limit 1"
 );
 const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
+const BY_REVISIONS: &str = select_message!(
+    "where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision in (select value from rarray(?3))"
+);
 const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
      and (m.sealed_revision <= ?6 or ?6 is null) order by m.revision limit +?7"
@@ -57,8 +61,6 @@ const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, 
      p.call_message, p.message_id from rarray(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
 const WHOLE: &str = "select parts from message where id = ?1";
-const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
-     from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 pub(super) const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1";
 pub(crate) const BLOB_LENGTH: &str =
@@ -74,11 +76,11 @@ pub(crate) const STATEMENTS: &[&str] = &[
     IN_TENANT,
     BY_CLIENT,
     BY_REVISION,
+    BY_REVISIONS,
     CLASS_FORWARD,
     CLASS_BACKWARD,
     PARTS,
     WHOLE,
-    PRUNED,
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
@@ -694,27 +696,30 @@ pub(crate) fn sources(
     at: Revision,
     bytes_max: usize,
 ) -> Result<Vec<SourceMessage>> {
-    let mut sources = Vec::new();
+    let mut found = Vec::new();
     let mut budget = Budget::new(bytes_max);
-    for span in &layout.spans {
+    let mut spans = layout.spans.as_slice();
+    while let Some((span, rest)) = spans.split_first() {
         match *span {
-            Span::Placed { revision, placement } => {
-                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget)? {
-                    sources.push(source);
-                }
+            Span::Placed { revision, .. } => {
+                let segment = ancestry.owner_at(reader, revision)?;
+                let placed = placed_in(&segment, spans);
+                spans = &spans[placed.len()..];
+                found.extend(placed_rows(reader, &segment, &placed, at, &mut budget)?);
             }
             Span::Inline { first, last } => {
+                spans = rest;
                 let last = last.map_or(at, |last| last.min(at));
                 let mut from = first;
                 while from <= last {
                     let segment = ancestry.segment_from(reader, from)?;
                     let class = [codec::message_class(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found = segment_rows(reader, &segment, (from, last), &class, Order::OldestFirst, limit, at)?;
-                    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
-                    let newest = found.last().map(|found| found.message.revision);
+                    let rows = segment_rows(reader, &segment, (from, last), &class, Order::OldestFirst, limit, at)?;
+                    let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limit;
+                    let newest = rows.last().map(|found| found.message.revision);
                     let seen = segment.end.min(AsOf::At(at));
-                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget)?);
+                    found.extend(filled(reader, rows, seen, &mut budget)?.into_iter().map(|row| (row, None)));
                     from = match (newest, segment.end) {
                         (Some(newest), _) if full => newest + 1,
                         (_, AsOf::At(end)) => end + 1,
@@ -724,77 +729,61 @@ pub(crate) fn sources(
             }
         }
     }
-    Ok(sources)
-}
-
-fn placed(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    layout: &Layout,
-    (revision, placement): (Revision, Placement),
-    at: Revision,
-    budget: &mut Budget,
-) -> Result<Option<SourceMessage>> {
-    let segment = ancestry.owner_at(reader, revision)?;
-    let seen = segment.end.min(AsOf::At(at));
-    let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
-    let found = vec![FoundMessage::from_row(&row, seen)?];
-    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
-    let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
-    Ok(source)
-}
-
-/// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
-fn with_prunes(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    layout: &Layout,
-    mut found: Vec<FoundMessage>,
-    (seen, at): (AsOf, Revision),
-    budget: &mut Budget,
-) -> Result<Vec<SourceMessage>> {
-    let filled = fill_parts(reader, &mut found, seen, budget)?;
-    if let Some(refused) = found.get(filled) {
-        let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
-        return Err(Error::LimitExceeded {
-            what: VIEW_BYTES,
-            limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
-            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
-        });
-    }
-    let mut pruned: HashMap<PartId, (Revision, PrunedPart)> = HashMap::new();
-    if !found.is_empty() {
-        let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
-        let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-        for row in reader.all(engine::query(PRUNED).bind(List::of_integers(wanted.iter().copied())))? {
-            let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
-            if revision > at || layout.undone_prunes.contains(&revision) {
-                continue;
-            }
-            if owner != ancestry.key || ancestry.fork_revision.is_some_and(|fork| revision <= fork) {
-                let inherited = ancestry.contains(reader, owner, revision)?;
-                if inherited.is_none() {
-                    continue;
-                }
-            }
-            let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
-            let part = PartId::in_message(message, row.get(1)?);
-            // Of several marks on a part, the newest counts.
-            if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
-                let compaction = CompactionId(codec::uuid(row.get(4)?)?);
-                let truncation: Option<&[u8]> = row.get(5)?;
-                let truncation = truncation.map(codec::decode_truncation).transpose()?;
-                pruned.insert(part, (revision, PrunedPart { part, compaction, truncation }));
-            }
-        }
-    }
+    let wanted: Vec<(i64, MessageId)> = found.iter().map(|(found, _)| (found.row, found.message.id)).collect();
+    let pruned = prunes::at(reader, ancestry, layout, &wanted, at)?;
     Ok(found
         .into_iter()
-        .map(|found| {
-            let message = found.message;
+        .map(|(FoundMessage { message, .. }, placement)| {
             let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
             let pruned = message.parts.iter().filter_map(of).collect();
-            SourceMessage { message: message.into(), placement: None, pruned, counts: None }
+            SourceMessage { message: message.into(), placement, pruned, counts: None }
         })
         .collect())
+}
+
+/// The placed messages of a layout up to one that is inline, or in another segment.
+fn placed_in(segment: &Segment, spans: &[Span]) -> Vec<(Revision, Placement)> {
+    let placed = spans.iter().map_while(|span| match *span {
+        Span::Placed { revision, placement } => {
+            (segment.first <= revision && segment.end.includes(revision)).then_some((revision, placement))
+        }
+        Span::Inline { .. } => None,
+    });
+    placed.take(usize::try_from(limits::VIEW_READ_MESSAGES).unwrap_or(usize::MAX)).collect()
+}
+
+/// Placed messages of a segment, in this order.
+fn placed_rows(
+    reader: &mut Reader<'_>,
+    segment: &Segment,
+    placed: &[(Revision, Placement)],
+    at: Revision,
+    budget: &mut Budget,
+) -> Result<Vec<(FoundMessage, Option<Placement>)>> {
+    let seen = segment.end.min(AsOf::At(at));
+    let wanted = List::of_integers(placed.iter().map(|(revision, _)| *revision));
+    let rows = reader.all(engine::query(BY_REVISIONS).bind(seen.last()).bind(segment.owner).bind(wanted))?;
+    let found = rows.iter().map(|row| FoundMessage::from_row(row, seen)).collect::<Result<Vec<_>>>()?;
+    let mut found: HashMap<Revision, FoundMessage> =
+        found.into_iter().map(|found| (found.message.revision, found)).collect();
+    let (placements, found): (Vec<_>, Vec<_>) =
+        placed.iter().filter_map(|(at, placement)| Some((Some(*placement), found.remove(at)?))).unzip();
+    Ok(filled(reader, found, seen, budget)?.into_iter().zip(placements).collect())
+}
+
+/// Messages of a view with their parts; an error if they exceed the budget of the view.
+fn filled(
+    reader: &mut Reader<'_>,
+    mut found: Vec<FoundMessage>,
+    seen: AsOf,
+    budget: &mut Budget,
+) -> Result<Vec<FoundMessage>> {
+    let filled = fill_parts(reader, &mut found, seen, budget)?;
+    let Some(refused) = found.get(filled) else { return Ok(found) };
+    let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
+    Err(Error::LimitExceeded {
+        what: VIEW_BYTES,
+        limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
+        actual: i64::try_from(bytes).unwrap_or(i64::MAX),
+    })
 }

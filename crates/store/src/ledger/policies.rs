@@ -1,8 +1,7 @@
 //! The policies of sessions: which text is active at a revision.
 
 use super::ancestry::{Ancestry, AsOf};
-use crate::engine;
-use crate::engine::Reader;
+use crate::engine::{self, Reader, Row};
 use crate::error::{Error, Result};
 use crate::model::Revision;
 
@@ -26,9 +25,14 @@ pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: AsOf) -> Result<P
     let row = reader
         .one(engine::query(POLICY_AT).bind(key).bind(at.last()))?
         .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
+    from_row(&row)
+}
+
+/// A policy from the first columns of a row, checked against its hash.
+pub(crate) fn from_row(row: &Row) -> Result<PolicyText> {
     let policy = PolicyText { preset: row.get(0)?, json: row.get(1)? };
-    let hash: Vec<u8> = row.get(2)?;
-    if blake3::hash(policy.json.as_bytes()).as_bytes().as_slice() != hash {
+    let hash: &[u8] = row.get(2)?;
+    if blake3::hash(policy.json.as_bytes()).as_bytes() != hash {
         return Err(Error::corrupt("policy_text", "the text does not match its hash"));
     }
     Ok(policy)

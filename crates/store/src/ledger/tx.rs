@@ -5,12 +5,12 @@ use super::calls::CallRows;
 use super::chain::{self, Digest};
 use super::claims::Claims;
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _, StoredPart};
+use super::commits::{Changes, Newest, SessionCommit};
 use super::counts::{self, MessageCounts};
-use super::head::{self, Head, OpenMessage, Receipt};
-use super::mark_cache::MarkCache;
+use super::head::{self, Head, OpenMessage, Receipt, SessionKey};
+use super::heads::Heads;
 use super::open_messages;
 use super::quotas::{ContentUse, Quotas, Uses};
-use super::recent::{Changes, Newest};
 pub use super::requester::{RequestKey, Requester};
 use super::ring::EventRow;
 use super::secrets::Secrets;
@@ -193,9 +193,6 @@ pub(crate) fn salt() -> [u8; 16] {
     rand::random()
 }
 
-/// Heads that the writer keeps, by session.
-pub(crate) type Heads = HashMap<i64, Head>;
-
 /// The rules of the configuration that writes are held to.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'a> {
@@ -207,7 +204,6 @@ pub(crate) struct Rules<'a> {
 pub(crate) struct Tx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) heads: &'a mut Heads,
-    pub(crate) marks: &'a mut MarkCache,
     pub(crate) counters: Counters,
     /// The claims that workers hold, as they will be after the commit.
     pub(crate) claims: Claims,
@@ -236,7 +232,7 @@ impl<'a> Tx<'a> {
     /// Starts gathering, within a transaction that the caller has begun and will commit.
     pub(crate) fn new(
         conn: &'a Connection,
-        (heads, marks): (&'a mut Heads, &'a mut MarkCache),
+        heads: &'a mut Heads,
         counters: Counters,
         claims: Claims,
         (now, rules): (Timestamp, Rules<'a>),
@@ -244,7 +240,6 @@ impl<'a> Tx<'a> {
         Self {
             conn,
             heads,
-            marks,
             counters,
             claims,
             interrupted: Vec::new(),
@@ -305,7 +300,7 @@ impl<'a> Tx<'a> {
 
     /// The head of a session, for callers that may change nothing in it.
     pub(crate) fn read_head(&mut self, key: i64) -> Result<&Head> {
-        if !self.heads.contains_key(&key) {
+        if self.heads.get(key).is_none() {
             let head = Head::load(self.conn, key)?;
             self.heads.insert(key, head);
         }
@@ -314,7 +309,7 @@ impl<'a> Tx<'a> {
 
     /// The head of a session that this transaction has loaded.
     pub(crate) fn loaded(&mut self, key: i64) -> Result<&mut Head> {
-        self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))
+        self.heads.get_mut(key).ok_or(Error::Bug("the head of a session was not loaded"))
     }
 
     /// The message of this transaction with this client id.
@@ -543,15 +538,15 @@ impl<'a> Tx<'a> {
     /// Restarts the timeout of an open message after a write to it.
     pub(crate) fn restart_open_timeout(&mut self, key: i64, message: Uuid) {
         let now = self.now;
-        let Some(open) = self.heads.get_mut(&key).and_then(|head| head.open.get(&message)) else { return };
+        let Some(open) = self.heads.get_mut(key).and_then(|head| head.open.get(&message)) else { return };
         let (row, timeout_ms) = (open.row, open.timeout_ms);
         let written =
             open_messages::OpenMessageWrite { session: key, timeout_ms, expire_time: now.plus_millis(timeout_ms) };
         self.rows.open.insert(row, written);
     }
 
-    /// Keeps a new message for readers. Its event must have been added.
-    pub(crate) fn cache_recent(&mut self, key: i64, message: SourceMessage) {
+    /// Hands a new message to observers of the commit. Its event must have been added.
+    pub(crate) fn publish_message(&mut self, key: i64, message: SourceMessage) {
         if let Some(changes) = self.changes.get_mut(&key) {
             changes.message(message);
         }
@@ -562,7 +557,7 @@ impl<'a> Tx<'a> {
         if self.unlinked.iter().any(|event| event.session != key) {
             return Err(Error::Bug("a mutation has an event of another session"));
         }
-        let head = self.heads.get_mut(&key).ok_or(Error::Bug("the head of a session was not loaded"))?;
+        let head = self.heads.get_mut(key).ok_or(Error::Bug("the head of a session was not loaded"))?;
         let last = self.unlinked.last().map_or(self.counters.next_seq - 1, |event| event.seq);
         for event in self.unlinked.drain(..) {
             let ends_mutation = event.seq == last;
@@ -611,17 +606,20 @@ impl<'a> Tx<'a> {
 
     fn save_heads(&mut self) -> Result<()> {
         for key in &self.dirty {
-            if let Some(head) = self.heads.get_mut(key) {
+            if let Some(head) = self.heads.get_mut(*key) {
                 let is_due = head.due_revision.is_some() || head.due_during_compaction;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 head.describe(self.conn)?;
             }
         }
-        head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(key)))
+        head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(*key)))
     }
 
     /// Notes events whose rows the caller has written, numbered from the counter on, behind all rows so far.
     pub(crate) fn wrote_events(&mut self, events: Vec<EventRow>) {
+        for event in &events {
+            self.changes.entry(event.session).or_insert_with(|| Changes::from(event.revision)).note_rows();
+        }
         self.counters.next_seq = events.last().map_or(self.counters.next_seq, |last| last.seq + 1);
         self.written_events.extend(events);
     }
@@ -629,17 +627,18 @@ impl<'a> Tx<'a> {
     /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> Result<FinishedTx> {
         self.flush_with_heads()?;
-        let mut sessions = Vec::with_capacity(self.dirty.len());
+        let mut commits = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
-            if let Some(head) = self.heads.get_mut(key) {
-                sessions.push((*key, Newest::of(head), self.changes.remove(key)));
+            if let Some(head) = self.heads.get_mut(*key) {
+                let change = self.changes.remove(key).map(Changes::together);
+                commits.push(SessionCommit { session: SessionKey(*key), newest: Newest::of(head), change });
             }
         }
         Ok(FinishedTx {
             counters: self.counters,
             claims: self.claims,
             interrupted: self.interrupted,
-            sessions,
+            commits,
             events: self.written_events,
             uses: self.uses,
             erased: self.erased,
@@ -652,8 +651,8 @@ pub(crate) struct FinishedTx {
     pub(crate) counters: Counters,
     pub(crate) claims: Claims,
     pub(crate) interrupted: Vec<CancellationToken>,
-    /// The sessions with a new state, each with its changes.
-    pub(crate) sessions: Vec<(i64, Newest, Option<Changes>)>,
+    /// What it did to each session with a new state.
+    pub(crate) commits: Vec<SessionCommit>,
     /// The new events, in order.
     pub(crate) events: Vec<EventRow>,
     /// What it took of quotas.
