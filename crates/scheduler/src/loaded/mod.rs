@@ -4,6 +4,7 @@
 pub mod counts;
 mod provenance;
 
+use crate::background;
 use crate::fold::form::{Form, FormedView};
 use crate::fold::{Fold, FoldInput, Passages, Shortened};
 use crate::limits;
@@ -87,7 +88,7 @@ impl LoadedSession {
         counts::fill(store, &policy, &mut source.messages).await?;
         let formed = formed(&source);
         let size = Size::of(&source.messages);
-        let fold = Fold::new(fold_input(&source, &formed, &policy), None);
+        let fold = background::compute(|| Fold::new(fold_input(&source, &formed, &policy), None));
         let mut session =
             Self { source, policy, formed, fold, provenance, omitted_by, empty_messages: Vec::new(), size };
         session.complete_view();

@@ -3,6 +3,7 @@
 
 use super::error::interrupted;
 use super::worker::Worker;
+use crate::background;
 use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::Revision;
@@ -69,14 +70,16 @@ impl Worker {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        SummaryInEffect::of(input, output, (&behind, seen), supplied).map_err(interrupted)
+        let written = background::compute(|| SummaryInEffect::of(input, output, (&behind, seen), supplied));
+        written.map_err(interrupted)
     }
 }
 
 /// The digest of what an active summary covers: as it was kept with the summary, or made from the originals.
 pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, summary: &str) -> store::Result<String> {
     let kept = store.compactions().digest(covered.compaction).await?;
-    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
+    let kept = background::compute(|| kept.filter(|json| Digest::from_json(json).is_some()));
+    if let Some(json) = kept {
         return Ok(json);
     }
     let mut digest = Digest::default();
@@ -93,7 +96,7 @@ pub async fn digest_of(store: &Store, session: SessionKey, covered: &Covered, su
             Some(_) => messages.iter().rposition(is_start).filter(|start| *start > 0).unwrap_or(messages.len()),
             None => messages.len(),
         };
-        digest = digest.merged(Digest::of(&messages[..end]));
+        digest = background::compute(|| digest.merged(Digest::of(&messages[..end])));
         messages.drain(..end);
         let Some(next) = next else { break };
         from = next;
