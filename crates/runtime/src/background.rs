@@ -40,10 +40,12 @@ pub fn compute<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// Lets the threads of others go before the calling one. Elsewhere than on Linux the whole process would.
+/// Lets all threads go before the calling one that are not as nice, by so much more than it was. Elsewhere than on Linux
+/// the whole process would.
 #[cfg(target_os = "linux")]
 pub fn yield_to_others(niceness: i32) {
-    if let Err(error) = rustix::process::setpriority_process(None, niceness) {
+    let own = rustix::process::getpriority_process(None);
+    if let Err(error) = own.and_then(|own| rustix::process::setpriority_process(None, own + niceness)) {
         tracing::debug!(%error, "a thread of the background has the priority of other work");
     }
 }
@@ -74,7 +76,7 @@ mod tests {
     #[test]
     fn threads_of_the_background_yield_to_all_others() {
         let own = niceness();
-        assert_eq!(compute(niceness), own.max(limits::BACKGROUND_NICENESS));
+        assert_eq!(compute(niceness), (own + limits::BACKGROUND_NICENESS).min(19));
         assert_eq!(niceness(), own, "of whoever waits");
     }
 
@@ -83,7 +85,7 @@ mod tests {
         let (begun, begins) = tokio::sync::oneshot::channel();
         let (end, ends) = std::sync::mpsc::channel();
         let computing = tokio::spawn(async move {
-            compute(|| {
+            compute(move || {
                 begun.send(thread_name()).expect("somebody waits");
                 ends.recv().expect("another task goes on");
             });
