@@ -4,9 +4,9 @@
 //! `ARCHITECTURE.md` says which of them may use which.
 
 pub use longhand_server::{
-    access_log, app, bus, clock, cluster, config, daemon, fold, grpc, http, interop, limits, loaded, metrics, model,
-    pb, policy, postgres, presets, scheduler, search, secrets, simulation, store, summarizer, telemetry, traffic,
-    transport, turns, words,
+    access_log, app, background, bus, clock, cluster, config, daemon, fold, grpc, http, interop, limits, loaded,
+    metrics, model, pb, policy, postgres, presets, scheduler, search, secrets, simulation, store, summarizer,
+    telemetry, traffic, transport, turns, words,
 };
 
 pub mod cli;

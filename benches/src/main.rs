@@ -3,6 +3,7 @@
 
 mod append;
 mod client;
+mod compacted;
 mod compare;
 mod counting;
 mod disk;
@@ -71,6 +72,8 @@ enum Measure {
     Append(append::Options),
     /// Two builds in turn: ratios of their medians, and their spread. `benches/compare` builds revisions.
     Compare(compare::Options),
+    /// Appends to sessions that are compacted meanwhile, beside appends without compactions; and what built-in summaries cost.
+    Compacted(compacted::Options),
     /// Estimates of tokens beside the tokenizer, and appends of others while large outputs are counted exactly.
     Counting(counting::Options),
     /// Instructions of the daemon for each append, read and event, counted by valgrind, which has to be installed.
@@ -152,6 +155,7 @@ async fn main() {
     match measure {
         Measure::Append(options) => append::run(&binary, &options, short, &mut report).await,
         Measure::Compare(options) => compare::run(&options, short, &mut report).await,
+        Measure::Compacted(options) => compacted::run(&binary, &options, short, &mut report).await,
         Measure::Counting(options) => counting::run(&binary, &options, short, &mut report).await,
         Measure::Instructions(options) => instructions::run(&options, &mut report).await,
         Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,

@@ -76,6 +76,14 @@ impl Process {
         println!("  a process did not rest; what follows was measured beside it");
     }
 
+    /// Processor time of the threads of a process with this name.
+    pub(crate) fn cpu_of_threads(&self, name: &str) -> Duration {
+        let threads = fs::read_dir(self.0.join("task")).into_iter().flatten().flatten();
+        let is_named =
+            |thread: &PathBuf| fs::read_to_string(thread.join("comm")).is_ok_and(|own| own.trim_end() == name);
+        threads.map(|thread| thread.path()).filter(is_named).filter_map(|thread| Self(thread).cpu()).sum()
+    }
+
     fn cpu(&self) -> Option<Duration> {
         let stat = fs::read_to_string(self.0.join("stat")).ok()?;
         // The name before it may have spaces and brackets.

@@ -60,7 +60,7 @@ impl Texts {
     }
 
     /// The texts of one of several callers.
-    fn of_caller(&self, index: usize) -> Self {
+    pub(crate) fn of_caller(&self, index: usize) -> Self {
         Self { next: index << 24, ..self.clone() }
     }
 

@@ -4,10 +4,14 @@ use crate::database::Database;
 use crate::support::{Line, ScriptedSummarizer, TestApp, soon, turns};
 use longhand::app::Reason;
 use longhand::app::compactions::NewCompaction;
+use longhand::background;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind};
 use longhand::model::event::EventKind;
+use longhand::turns::{Share, Turns};
 use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -31,6 +35,59 @@ async fn served(test: &TestApp) -> Streaming<HealthCheckResponse> {
     tokio::spawn(longhand::grpc::report_health(reporter, test.longhand.clone(), CancellationToken::new()));
     let request = HealthCheckRequest { service: "longhand.v1.CompactionService".to_owned() };
     HealthClient::new(routes.in_process()).watch(request).await.expect("a watch").into_inner()
+}
+
+/// All threads of the background, which compute nothing else until they are released.
+struct HeldBackground {
+    end: Arc<Barrier>,
+    holders: Vec<JoinHandle<()>>,
+}
+
+impl HeldBackground {
+    fn begin() -> Self {
+        let barrier = || Arc::new(Barrier::new(background::count() + 1));
+        let (begun, end) = (barrier(), barrier());
+        let hold = |_| {
+            let (begun, end) = (begun.clone(), end.clone());
+            std::thread::spawn(move || {
+                background::compute(move || {
+                    begun.wait();
+                    end.wait();
+                });
+            })
+        };
+        let holders = (0..background::count()).map(hold).collect();
+        begun.wait();
+        Self { end, holders }
+    }
+
+    fn release(self) {
+        self.end.wait();
+        self.holders.into_iter().for_each(|holder| holder.join().expect("it has ended"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_waits_for_what_the_background_computes() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 8, WORDS)).await;
+    test.settled().await;
+    let held = HeldBackground::begin();
+    let calls = async {
+        assert!(test.append(&session, &turns(9, 9, WORDS)).await.context.due, "the test needs it to be due");
+        for turn in 10..30 {
+            test.append(&session, &turns(turn, turn, 10)).await;
+            test.context(&session).await;
+        }
+    };
+    let turn = Turns::new(1, 1, 10).begin(&Share::default()).expect("room");
+    soon("the calls to be answered", turn.take_turns(calls)).await;
+    assert!(!test.is_settled().await, "the compaction cannot be computed");
+    held.release();
+    test.settled().await;
+    let compacted = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
+    assert_eq!(compacted, 1);
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@
 //! - [`telemetry`]: the daemon's log.
 //! - [`traffic`]: memory and connections of clients, bounded and counted.
 //! - [`turns`]: whose call is worked on next, by tenant and access token.
+//! - [`background`]: computation that yields to calls.
 
 use longhand_model as model;
 
+pub mod background;
 pub mod clock;
 pub mod limits;
 pub mod telemetry;

@@ -207,7 +207,7 @@ pub const SEARCH_SHARE_MAX: u32 = 50;
 pub const SEARCH_GATHER_MS: u64 = 100;
 /// Maximum pause of the index while the log grows.
 pub const SEARCH_PAUSE_MS_MAX: u64 = 10_000;
-/// Niceness of the thread that fills the index: it gets about a tenth of a processor that others want.
+/// Niceness of the thread that fills the index, above the daemon's: it gets about a tenth of a processor that others want.
 pub const SEARCH_NICENESS: i32 = 10;
 /// Bytes of a message up to which a tokenizer counts it where it is needed: about a millisecond. A larger one is counted
 /// on a thread of its own.
@@ -598,6 +598,8 @@ pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
 pub const WAIT_MS_DEFAULT: u64 = 30_000;
 /// Maximum time that GetView waits.
 pub const WAIT_MS_MAX: u64 = 120_000;
+/// Niceness of the threads that compute in the background, above the daemon's: each gets about a tenth of a processor that others want.
+pub const BACKGROUND_NICENESS: i32 = 10;
 /// Time for which a claim of a job holds without a heartbeat.
 pub const LEASE_MS: i64 = 30_000;
 /// Interval between a running job's heartbeats.
@@ -652,6 +654,8 @@ pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
 /// Views from which the range of a supplied summary is taken: each further one follows from a compaction that was
 /// committed meanwhile.
 pub const SUPPLY_TRIES_MAX: usize = 100;
+/// Time between two looks for work behind commits.
+pub const WORK_LOOK_MS: u64 = 10;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
 /// Newest ended compactions that are read for the guards of a session: as many as a breaker may count.

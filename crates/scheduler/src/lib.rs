@@ -9,7 +9,7 @@
 use longhand_core::{fold, policy};
 use longhand_model as model;
 use longhand_presets as presets;
-use longhand_runtime::{clock, limits, telemetry, turns};
+use longhand_runtime::{background, clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
 use longhand_store as store;
 

@@ -20,7 +20,7 @@ pub use longhand_model as model;
 pub use longhand_presets as presets;
 pub use longhand_protocol as pb;
 pub use longhand_protocol::reason;
-pub use longhand_runtime::{clock, limits, telemetry, traffic, turns};
+pub use longhand_runtime::{background, clock, limits, telemetry, traffic, turns};
 pub use longhand_scheduler::{config, loaded, scheduler, summarizer};
 pub use longhand_secrets as secrets;
 pub use longhand_store as store;

@@ -85,6 +85,11 @@ pub fn share() -> Share {
     CURRENT.try_with(|turn| turn.0.share.clone()).unwrap_or_default()
 }
 
+/// True within a call.
+pub fn is_call() -> bool {
+    CURRENT.try_with(|_| ()).is_ok()
+}
+
 /// Starts a task for the current call, in the turns of that call.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     match CURRENT.try_with(Turn::clone) {

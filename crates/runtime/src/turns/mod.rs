@@ -14,7 +14,7 @@ mod room;
 mod share;
 
 pub use calls::{Steps, Turn, Turns};
-pub use calls::{share, spawn};
+pub use calls::{is_call, share, spawn};
 pub use gate::{Gate, Pass};
 pub use queue::Queue;
 pub use room::{Room, TakenRoom};

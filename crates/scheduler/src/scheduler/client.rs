@@ -4,6 +4,7 @@
 use super::error::interrupted;
 use super::worker::Worker;
 use super::written::SummaryInEffect;
+use crate::background;
 use crate::fold::attempt::{Answer, Attempt};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
@@ -149,7 +150,7 @@ impl Worker {
                             let written = self
                                 .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
                                 .await?;
-                            attempt.check(edited.written_summary(&written, supplied))
+                            background::compute(|| attempt.check(edited.written_summary(&written, supplied)))
                         }
                         Err(why) => Err(why),
                     };

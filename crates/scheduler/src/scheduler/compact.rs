@@ -5,6 +5,7 @@ use super::error::Error;
 use super::inputs::{guard_input, planning_input};
 use super::summarize::SummaryAttempt;
 use super::worker::Worker;
+use crate::background;
 use crate::fold::attempt::{Attempt, AttemptInput, AttemptStep};
 use crate::fold::guards::Guards;
 use crate::limits;
@@ -38,8 +39,11 @@ impl Worker {
         *attempts_max = i64::from(policy.guards.max_attempts);
         let formed = loaded::formed(&source);
         let planning = planning_input(&policy, &claim.window, &source, &formed, self.clock.now());
-        let fold = loaded::fold(&policy, &source, &formed);
-        let guards = Guards::new(planning, &fold, guard_input(&rows));
+        let (fold, guards) = background::compute(|| {
+            let fold = loaded::fold(&policy, &source, &formed);
+            let guards = Guards::new(planning, &fold, guard_input(&rows));
+            (fold, guards)
+        });
         let mut summarizing = SummaryAttempt::new(self.summarizers.for_level(claim.request.level), claim, planning);
         let is_last = claim.attempt >= *attempts_max;
         let (request, writer) = (&claim.request, summarizing.writer());
@@ -47,7 +51,10 @@ impl Worker {
             Attempt::new(AttemptInput { planning, fold: &fold, guards: &guards, request, writer, is_last });
         let is_answered = request.trigger == Trigger::Overflow
             && replay::is_answered(planning, &self.newest_compactions(claim.session).await?, request.level);
-        let mut step = if is_answered { AttemptStep::Failed(overflow_again()) } else { attempt.begin() };
+        let mut step = match is_answered {
+            true => AttemptStep::Failed(overflow_again()),
+            false => background::compute(|| attempt.begin()),
+        };
         while let AttemptStep::Write(task) = step {
             step = self.write(&mut attempt, &task, &mut summarizing).await;
         }

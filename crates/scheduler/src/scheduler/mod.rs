@@ -210,6 +210,7 @@ impl Scheduler {
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
         // The earliest wake time of a session, read again each time.
         let mut next_wake = None;
+        let mut next_look = Instant::now();
         loop {
             let found = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -217,7 +218,8 @@ impl Scheduler {
                     step(&mut state, done);
                     self.find_work(&state).await
                 }
-                changed = work.changed() => {
+                // Each commit to a due session is a change.
+                changed = async { tokio::time::sleep_until(next_look).await; work.changed().await } => {
                     if changed.is_err() {
                         break;
                     }
@@ -231,6 +233,7 @@ impl Scheduler {
                 }
             };
             next_wake = None;
+            next_look = Instant::now() + Duration::from_millis(limits::WORK_LOOK_MS);
             let input = match found {
                 Ok((input, wake)) => {
                     next_wake = wake;

@@ -6,6 +6,7 @@ use super::error::interrupted;
 use super::hooks::HookChanges;
 use super::worker::Worker;
 use super::written::digest_of;
+use crate::background;
 use crate::fold::attempt::{Answer, Attempt, AttemptStep, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
@@ -77,7 +78,9 @@ impl Worker {
             }
         };
         let step = match written {
-            Ok(written) => attempt.answer(Answer::Written(assignment.written_summary(&written, false))),
+            Ok(written) => {
+                background::compute(|| attempt.answer(Answer::Written(assignment.written_summary(&written, false))))
+            }
             Err(answer) => attempt.answer(answer),
         };
         summarizing.assignment = Some((task.number, assignment));

@@ -3,6 +3,7 @@
 
 use super::error::interrupted;
 use super::worker::Worker;
+use crate::background;
 use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::Revision;
@@ -69,7 +70,8 @@ impl Worker {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        SummaryInEffect::new(input, output, (&behind, seen), supplied).map_err(interrupted)
+        let written = background::compute(|| SummaryInEffect::new(input, output, (&behind, seen), supplied));
+        written.map_err(interrupted)
     }
 }
 
@@ -81,7 +83,8 @@ pub async fn digest_of(
     summary: &str,
 ) -> store::Result<String> {
     let kept = store.compactions().digest(covered.compaction).await?;
-    if let Some(json) = kept.filter(|json| Digest::from_json(json).is_some()) {
+    let kept = background::compute(|| kept.filter(|json| Digest::from_json(json).is_some()));
+    if let Some(json) = kept {
         return Ok(json);
     }
     let mut digest = Digest::default();
@@ -98,7 +101,7 @@ pub async fn digest_of(
             Some(_) => messages.iter().rposition(is_start).filter(|start| *start > 0).unwrap_or(messages.len()),
             None => messages.len(),
         };
-        digest = digest.merged(Digest::from_messages(&messages[..end]));
+        digest = background::compute(|| digest.merged(Digest::from_messages(&messages[..end])));
         messages.drain(..end);
         let Some(next) = next else { break };
         from = next;

@@ -2,8 +2,9 @@
 
 use super::observer::Observer;
 use super::summary::{Error, Summarizer};
+use crate::background;
 use crate::policy::summary::{SummaryInput, SummaryOutput};
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::future::{BoxFuture, FutureExt};
 use longhand_extractive as extractive;
 
 /// Writes summaries from the history's own text.
@@ -21,7 +22,7 @@ impl Summarizer for Extractive {
         observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         observer.on_start(extractive::NAME);
-        let output = SummaryOutput::new(extractive::write(input), self.name());
-        ready(Ok(output)).boxed()
+        let output = async { Ok(SummaryOutput::new(background::compute(|| extractive::write(input)), self.name())) };
+        output.boxed()
     }
 }

@@ -1,6 +1,7 @@
 //! The service: follows the log, and fills the index.
 
 use super::step::{Effect, IndexingState, Input, step};
+use crate::background::yield_to_others;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
@@ -67,18 +68,6 @@ impl Service {
         }
     }
 }
-
-/// Lets all other threads go first. Elsewhere than on Linux the whole process would.
-#[cfg(target_os = "linux")]
-fn yield_to_others(niceness: i32) {
-    if let Err(error) = rustix::process::setpriority_process(None, niceness) {
-        tracing::debug!(%error, "the search index is filled at the priority of other work");
-    }
-}
-
-/// Every thread has the process's priority.
-#[cfg(not(target_os = "linux"))]
-fn yield_to_others(_: i32) {}
 
 /// The service at work, with what it owns.
 struct Worker {
