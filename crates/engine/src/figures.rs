@@ -146,3 +146,26 @@ impl Drop for RunningRead<'_> {
 fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn who_waits_for_an_idle_writer_waits_for_what_comes_meanwhile_too() {
+        let meter = WriterMeter::default();
+        assert!(meter.idle().now_or_never().is_some(), "nothing is queued");
+        let first = meter.queue();
+        let mut idle = Box::pin(meter.idle());
+        assert!((&mut idle).now_or_never().is_none());
+        let second = meter.queue();
+        drop(first);
+        assert!((&mut idle).now_or_never().is_none(), "another one is queued");
+        drop(second);
+        let third = meter.queue();
+        assert!((&mut idle).now_or_never().is_none(), "it was idle for a moment alone");
+        drop(third);
+        assert!(idle.now_or_never().is_some());
+    }
+}
