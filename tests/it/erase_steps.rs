@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const SIGABRT: i32 = 6;
 
 /// Messages of a session that takes several steps.
-const MESSAGES: i64 = 2 * limits::ERASE_STEP_REVISIONS + 50;
+const MESSAGES: i64 = 2 * limits::ERASE_STEP_REVISIONS_SERVER + 50;
 
 fn request() -> EraseRequest {
     EraseRequest {
