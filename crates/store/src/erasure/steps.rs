@@ -88,7 +88,9 @@ impl Begun {
             false => (limits::ERASE_STEP_REVISIONS, limits::ERASE_STEP_BYTES),
         };
         let most = self.next.saturating_add(revisions - 1);
-        let mut range = RevisionRange { first: self.next, last: most.min(last) };
+        // A step for a small rest takes as long as its commit.
+        let most = if last.saturating_sub(most) <= revisions / 2 { last } else { most };
+        let mut range = RevisionRange { first: self.next, last: most };
         let mut bytes = 0;
         for row in reader.all(engine::query(BYTES).bind(key).bind(range.first).bind(range.last))? {
             bytes += row.get::<i64>(1)?;
