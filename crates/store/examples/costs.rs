@@ -95,14 +95,11 @@ async fn fill(store: &Arc<Store>, sessions: usize, bytes: usize) {
 async fn appends(store: &Arc<Store>, rate: f64, stop: Arc<AtomicBool>, what: &str) {
     let (sender, ticks) = mpsc::unbounded_channel();
     let ticks = Arc::new(Mutex::new(ticks));
-    let pacer = std::thread::spawn(move || {
-        let began = Instant::now();
-        for number in 1.. {
-            let at = began + Duration::from_secs_f64(f64::from(number) / rate);
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if stop.load(Ordering::Relaxed) || sender.send(at).is_err() {
-                return;
-            }
+    let pacer = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / rate));
+        while !stop.load(Ordering::Relaxed) {
+            ticks.tick().await;
+            sender.send(Instant::now()).expect("somebody writes");
         }
     });
     let mut writers = JoinSet::new();
@@ -119,7 +116,7 @@ async fn appends(store: &Arc<Store>, rate: f64, stop: Arc<AtomicBool>, what: &st
         });
     }
     let mut all = writers.join_all().await.concat();
-    pacer.join().expect("it ends");
+    pacer.await.expect("it ends");
     all.sort_by(f64::total_cmp);
     let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| all[((all.len() - 1) as f64 * share) as usize]);
     println!("{what}: {} appends, p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms", all.len());

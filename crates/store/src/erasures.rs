@@ -150,6 +150,7 @@ impl Erasures {
                 Err(error) => return Err(error),
             }
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return Err(Error::Closed),
                 () = self.make_way(began.elapsed()) => {}
             }
