@@ -194,6 +194,20 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
 }
 
 #[tokio::test]
+async fn a_small_rest_goes_with_the_step_before_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    // One revision more than a step, with that of the session.
+    let lines: Vec<String> = (1..=limits::ERASE_STEP_REVISIONS).map(|number| format!("u{number} \"x\"")).collect();
+    test.append(&session, &lines.join("\n")).await;
+    let erased = test.app.content().erase(&session, request()).await.expect("erased");
+    assert_eq!(erased.sizes.messages, limits::ERASE_STEP_REVISIONS);
+    let events = test.events().await;
+    let steps = events.iter().filter(|event| matches!(event.body, EventBody::Erased { .. })).count();
+    assert_eq!(steps, 1);
+}
+
+#[tokio::test]
 async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
     let test = TestApp::start().await;
     let (session, _) = large(&test).await;
