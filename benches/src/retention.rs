@@ -3,6 +3,7 @@
 
 use crate::fleet::Daemon;
 use crate::pace;
+use crate::process::Process;
 use crate::report::{Bound, Latencies, Report};
 use crate::target::{self, Texts, connect, message, request, session};
 use clap::Args;
@@ -101,7 +102,8 @@ async fn measure(binary: &str, options: &Options, report: &mut Report) {
     report.row("appends before", &of, None, &before, &[("files_mib", mebibytes(&store))]);
 
     let channel = connect(&daemon.socket).await;
-    let began = Instant::now();
+    let process = Process::new(daemon.pid());
+    let (began, cost) = (Instant::now(), process.cost());
     let pass = tokio::spawn(async move {
         let mut erasures = EraseServiceClient::new(channel);
         let answer = erasures.apply_retention(pb::ApplyRetentionRequest::default()).await.expect("a pass");
@@ -116,12 +118,16 @@ async fn measure(binary: &str, options: &Options, report: &mut Report) {
         meanwhile.add(&writers.append(options).await);
     }
     let (last, time) = pass.await.expect("a pass");
+    let cost = process.cost().since(cost);
     let Some(pb::apply_retention_response::Item::Summary(summary)) = last else { panic!("the pass has no end") };
     let (after, shrinking) = (writers.append(options).await, settle(&store).await);
     let figures = [
         ("seconds", time.as_secs_f64()),
         ("sessions", summary.erased_count as f64),
         ("content_mib", summary.content_bytes as f64 / f64::from(1 << 20)),
+        // With the appends meanwhile.
+        ("cpu_seconds", cost.cpu.as_secs_f64()),
+        ("written_mib", cost.written as f64 / f64::from(1 << 20)),
         ("files_mib", mebibytes(&store)),
         ("smaller_seconds", shrinking.as_secs_f64()),
     ];

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const SIGABRT: i32 = 6;
 
 /// Messages of a session that takes several steps.
-const MESSAGES: i64 = 2 * limits::ERASE_STEP_REVISIONS + 50;
+const MESSAGES: i64 = 2 * limits::ERASE_STEP_REVISIONS_SERVER + 50;
 
 fn request() -> EraseRequest {
     EraseRequest {
@@ -63,6 +63,17 @@ async fn large(test: &TestApp) -> (String, String) {
     test.append(&fork.session.id.to_string(), "u \"of the fork\"").await;
     test.append(&session, "a \"secret words, open\" open").await;
     (session, fork.session.id.to_string())
+}
+
+/// Makes the first step of the erasure of a session, as if the next one had failed: nobody goes on after it.
+async fn begin(test: &TestApp, session: &str) {
+    let store = test.longhand.store();
+    let stopping = CancellationToken::new();
+    stopping.cancel();
+    let key = store.sessions().find(&Visibility::default(), session).await.expect("a session");
+    let request = (store::EraseTarget::Session, store::Checked::own("it is over".to_owned()), None);
+    let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
+    assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
 }
 
 #[tokio::test]
@@ -146,13 +157,11 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
     for _ in 0..2 {
         watch.wait_for(EventKind::Erased).await;
     }
-    let mut erasing = Box::pin(test.app.content().erase(&session, request()));
-    let first = tokio::select! {
-        _ = &mut erasing => panic!("it takes several steps"),
-        event = watch.wait_for(EventKind::Erased) => event,
-    };
-    assert!(matches!(first.body, EventBody::Erased { unfinished: true, .. }), "{first:?}");
-    drop(erasing);
+    begin(&test, &session).await;
+    for _ in 0..2 {
+        let first = watch.wait_for(EventKind::Erased).await;
+        assert!(matches!(first.body, EventBody::Erased { unfinished: true, .. }), "{first:?}");
+    }
     let appended = test.app.messages().append(&session, conversation("u \"x\""), None, None).await;
     assert_eq!(appended.expect_err("it is going").reason, Reason::SessionErased);
     let restored = test.app.sessions().restore(&session).await;
@@ -164,6 +173,11 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
         test.app.content().erase(&session, of(&other)).await.expect_err("it is going").reason,
         Reason::SessionErased
     );
+    let mut erasing = Box::pin(test.app.content().erase(&session, request()));
+    tokio::select! {
+        erased = &mut erasing => drop(erased.expect("erased")),
+        _ = watch.wait_for(EventKind::Erased) => drop(erasing),
+    }
     loop {
         let event = watch.wait_for(EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {
@@ -180,20 +194,28 @@ async fn a_session_whose_erasure_has_begun_takes_nothing_and_goes_on_without_its
 }
 
 #[tokio::test]
+async fn a_small_rest_goes_with_the_step_before_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    // One revision more than a step, with that of the session.
+    let lines: Vec<String> = (1..=limits::ERASE_STEP_REVISIONS).map(|number| format!("u{number} \"x\"")).collect();
+    test.append(&session, &lines.join("\n")).await;
+    let erased = test.app.content().erase(&session, request()).await.expect("erased");
+    assert_eq!(erased.sizes.messages, limits::ERASE_STEP_REVISIONS);
+    let events = test.events().await;
+    let steps = events.iter().filter(|event| matches!(event.body, EventBody::Erased { .. })).count();
+    assert_eq!(steps, 1);
+}
+
+#[tokio::test]
 async fn an_erasure_whose_step_failed_goes_on_while_the_daemon_runs() {
     let test = TestApp::start().await;
     let (session, _) = large(&test).await;
-    let (store, mut watch) = (test.longhand.store().clone(), test.watch().await);
+    let mut watch = test.watch().await;
     let finishing = tokio::spawn(test.longhand.clone().finish_erasures(Duration::from_millis(1)));
     // After the first look nothing is there to go on with.
     assert_eq!(test.findings().await, []);
-    // As if the next step had failed: nobody goes on after the first one.
-    let stopping = CancellationToken::new();
-    stopping.cancel();
-    let key = store.sessions().find(&Visibility::default(), &session).await.expect("a session");
-    let request = (store::EraseTarget::Session, store::CheckedInput::trusted("it is over".to_owned()), None);
-    let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
-    assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
+    begin(&test, &session).await;
     loop {
         let event = watch.wait_for(EventKind::Erased).await;
         if matches!(event.body, EventBody::Erased { unfinished: false, from: None, .. }) {

@@ -101,6 +101,7 @@ mod summary_words;
 mod tamper;
 mod tenants;
 mod terminal;
+mod thieves;
 mod tidy;
 mod together;
 mod trouble_page;

@@ -37,16 +37,16 @@ impl Schedule {
     }
 
     /// Makes a checkpoint if the log has grown enough, and records the result. `before` is called before it: behind it the log
-    /// may begin anew.
-    pub fn run(&mut self, conn: &Connection, health: &Health, before: impl FnOnce()) {
+    /// may begin anew. True if it was made, or as much of it as succeeded.
+    pub fn run(&mut self, conn: &Connection, health: &Health, before: impl FnOnce()) -> bool {
         if !self.is_due() {
-            return;
+            return false;
         }
         *self = Self::default();
         let pending = match pending_bytes(conn, COUNT_FRAMES) {
             Ok(pending) if pending < limits::CHECKPOINT_BYTES_MIN => {
                 health.note_checkpoint(|now| now.pending_bytes = pending);
-                return;
+                return false;
             }
             Ok(_) if failpoint::fails("checkpoint.refused") => Err(Error::Full),
             Ok(_) => {
@@ -56,6 +56,7 @@ impl Schedule {
             Err(error) => Err(error),
         };
         note(health, pending);
+        true
     }
 }
 

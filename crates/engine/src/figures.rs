@@ -5,6 +5,7 @@ use crate::model::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// Figures of the store at one time. Durations and counts start anew with the daemon.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +37,15 @@ pub struct CommitDurations {
 /// Counts the writer's work. Clones share the counts.
 #[derive(Clone, Default)]
 pub struct WriterMeter {
-    shared: Arc<(AtomicI64, Mutex<CommitDurations>)>,
+    shared: Arc<Meter>,
+}
+
+#[derive(Default)]
+struct Meter {
+    queued: AtomicI64,
+    /// Notified when nothing is queued any more.
+    idle: Notify,
+    commits: Mutex<CommitDurations>,
 }
 
 /// Counts a mutation as queued until it is dropped.
@@ -45,19 +54,31 @@ pub struct QueuedMutation(WriterMeter);
 impl WriterMeter {
     /// Counts one more queued mutation.
     pub fn queue(&self) -> QueuedMutation {
-        self.shared.0.fetch_add(1, Ordering::Relaxed);
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
         QueuedMutation(self.clone())
     }
 
     /// Number of queued mutations.
     pub fn queued(&self) -> i64 {
-        self.shared.0.load(Ordering::Relaxed)
+        self.shared.queued.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no mutation is queued.
+    pub async fn idle(&self) {
+        loop {
+            // Woken by whatever happens from here on.
+            let idle = self.shared.idle.notified();
+            if self.queued() <= 0 {
+                return;
+            }
+            idle.await;
+        }
     }
 
     /// Counts a durable transaction.
     pub fn committed(&self, start: Timestamp, end: Timestamp) {
         let micros = end.0.saturating_sub(start.0);
-        let mut commits = lock(&self.shared.1);
+        let mut commits = lock(&self.shared.commits);
         commits.count += 1;
         commits.total_micros = commits.total_micros.saturating_add(micros);
         for (count, bound) in commits.within.iter_mut().zip(COMMIT_BOUNDS_MICROS) {
@@ -67,13 +88,16 @@ impl WriterMeter {
 
     /// Durations of commits.
     pub fn commits(&self) -> CommitDurations {
-        *lock(&self.shared.1)
+        *lock(&self.shared.commits)
     }
 }
 
 impl Drop for QueuedMutation {
     fn drop(&mut self) {
-        self.0.shared.0.fetch_sub(1, Ordering::Relaxed);
+        let Meter { queued, idle, .. } = &*self.0.shared;
+        if queued.fetch_sub(1, Ordering::Relaxed) == 1 {
+            idle.notify_waiters();
+        }
     }
 }
 
@@ -121,4 +145,27 @@ impl Drop for RunningRead<'_> {
 /// The counts are consistent at any time, so a poisoned lock does no harm.
 fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn who_waits_for_an_idle_writer_waits_for_what_comes_meanwhile_too() {
+        let meter = WriterMeter::default();
+        assert!(meter.idle().now_or_never().is_some(), "nothing is queued");
+        let first = meter.queue();
+        let mut idle = Box::pin(meter.idle());
+        assert!((&mut idle).now_or_never().is_none());
+        let second = meter.queue();
+        drop(first);
+        assert!((&mut idle).now_or_never().is_none(), "another one is queued");
+        drop(second);
+        let third = meter.queue();
+        assert!((&mut idle).now_or_never().is_none(), "it was idle for a moment alone");
+        drop(third);
+        assert!(idle.now_or_never().is_some());
+    }
 }

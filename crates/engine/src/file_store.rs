@@ -210,7 +210,7 @@ impl FileDatabase {
         self.gaps.note(&self.conn, self.files.log());
         let wait = Duration::from_millis(limits::ERASE_READERS_WAIT_MS);
         let is_empty = checkpoint::empty_log(&self.conn, wait, BUSY_TIMEOUT)?;
-        self.files.log_was_emptied();
+        self.files.checkpoint_was_made();
         Ok(is_empty)
     }
 }
@@ -254,9 +254,11 @@ impl Database for FileDatabase {
     fn batch_ended(&mut self, bytes: usize) {
         let Self { conn, files, health, checkpoints, gaps, .. } = self;
         checkpoints.note(bytes);
-        // Checks clean the files, one of them at once if a caller waits for it. Cleaning after each of many erasures
-        // would hold up all writes.
-        checkpoints.run(conn, health, || gaps.note(conn, files.log()));
+        // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it: to take
+        // it out after each of many erasures would keep all writes waiting.
+        if checkpoints.run(conn, health, || gaps.note(conn, files.log())) {
+            files.checkpoint_was_made();
+        }
     }
 
     /// A step looks at some pages, and the last one empties the log, if no reader needs it.
@@ -272,7 +274,7 @@ impl Database for FileDatabase {
         Ok(if can_be_cleaned { CleaningProgress::Fully } else { CleaningProgress::Unable })
     }
 
-    /// The file ends where the log says once the log is emptied, which the next check does.
+    /// The file ends where the log says behind a checkpoint; that of the next check empties the log as well.
     fn shrink(&mut self, goes_on: &dyn Fn() -> bool) {
         if self.has_shrunk {
             match self.empty_log() {
@@ -303,5 +305,46 @@ impl Database for FileDatabase {
         if let Err(error) = conn.close() {
             tracing::warn!(%error, "closing the database");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement;
+
+    #[tokio::test]
+    async fn a_checkpoint_that_takes_pages_off_the_file_is_the_store_s_own() {
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("store");
+        // It is made with the rights that it needs.
+        let claimed = connect::claim(&folder).await.expect("claimed");
+        let held = Box::new(HeldFiles::open(&folder, Durability::Full, claimed).expect("opened"));
+        let (clock, health) = (Clock::default(), Arc::new(Health::default()));
+        let serving = held.serve(1, &clock, Arc::clone(&health), Box::new(|_| Ok(()))).expect("it serves");
+        let mut database = serving.database;
+        let size = || folder.join(DATABASE).metadata().expect("the file").len();
+        let run = |database: &dyn Database, sql: &str| database.connection().execute_batch(sql).expect("done");
+        run(&*database, "create table a (b blob); create table c (b blob)");
+        run(&*database, "insert into c values (zeroblob(2000000))");
+        let rows = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 6000) select i from n";
+        run(&*database, &format!("insert into a select zeroblob(4000) from ({rows})"));
+        database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES);
+        database.check(0);
+        let before = size();
+        run(&*database, "delete from a");
+        while statement::scalar::<i64>("pragma freelist_count").one(database.connection()).expect("a count")
+            > limits::SHRINK_KEPT_PAGES
+        {
+            shrink::run(database.connection(), 1, || true).expect("a step");
+        }
+        for _ in 0..10 {
+            run(&*database, "update c set b = randomblob(2000000)");
+            database.check(0);
+        }
+        database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES);
+        assert!(size() < before, "it is shorter");
+        database.check(0);
+        assert_eq!(health.writes(), WriteState::Accepted);
     }
 }

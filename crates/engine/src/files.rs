@@ -377,8 +377,9 @@ impl OpenFiles {
         &self.log
     }
 
-    /// Accepts that files are shorter from now on: the store itself has emptied its log.
-    pub fn log_was_emptied(&mut self) {
+    /// Accepts that files are shorter from now on: the store itself has made a checkpoint, which empties the log or takes pages
+    /// off the end of the database.
+    pub fn checkpoint_was_made(&mut self) {
         self.files.iter_mut().for_each(|file| file.least = 0);
     }
 

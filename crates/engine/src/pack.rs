@@ -5,16 +5,13 @@ use super::connection::Connection;
 use super::statement;
 use crate::error::Result;
 
-/// A row that replaces itself is deleted and inserted. Rows that refer to it find it at the end of the statement, and triggers
-/// against deletions are not asked.
-const MESSAGE: &str = "replace into message select * from message where id = ?1";
+/// A row that replaces itself is deleted and inserted, and triggers against deletions are not asked.
 const PARTS: &str = "replace into part select * from part where message_id = ?1";
 
-/// Packs a message's row, and the rows of its parts. Other engines reuse such pages by themselves.
-pub fn message(conn: &Connection, id: i64) -> Result<()> {
-    if let Connection::Sqlite(_) = conn {
-        statement::query(MESSAGE).bind(id).run(conn)?;
-        statement::query(PARTS).bind(id).run(conn)?;
+/// Packs the rows of a message's parts. Other engines reuse such pages by themselves.
+pub fn parts(conn: &Connection, message: i64) -> Result<()> {
+    match conn {
+        Connection::Sqlite(_) => statement::query(PARTS).bind(message).run(conn),
+        Connection::Server(_) => Ok(()),
     }
-    Ok(())
 }

@@ -51,9 +51,14 @@ pub const SECRET_RULES_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the name of a rule of retention.
 pub const RETENTION_NAME_BYTES_MAX: usize = 64;
 /// Revisions of a session that one step of its erasure takes: other writes wait for a step at most.
-pub const ERASE_STEP_REVISIONS: i64 = 200;
+/// What is left behind it goes with it if that is half as much at most.
+pub const ERASE_STEP_REVISIONS: i64 = 100;
 /// Bytes of content of such a step; a message counts whole.
-pub const ERASE_STEP_BYTES: i64 = 2 << 20;
+pub const ERASE_STEP_BYTES: i64 = 1 << 20;
+/// Revisions of a step on a server, where a step takes its round trips however much it takes.
+pub const ERASE_STEP_REVISIONS_SERVER: i64 = 200;
+/// Bytes of content of such a step.
+pub const ERASE_STEP_BYTES_SERVER: i64 = 2 << 20;
 /// Sessions of sub-agents that an erasure names, or takes with the session that they work for.
 pub const ERASE_TREE_MAX: usize = 1_000;
 /// Milliseconds between two looks for erasures of sessions that have begun and have not ended.

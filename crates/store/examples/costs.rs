@@ -3,6 +3,8 @@
 //!
 //! `append N BYTES READS` appends N messages of some length to a session, one by one, and reads all of it that often.
 //! `erase N BYTES` fills N sessions with 200 messages each, erases all but one, and prints the time.
+//! `retain N BYTES RATE` fills as many by eight writers, erases all but a tenth as a pass of retention does, and prints the
+//! time, and that of appends of 1 KiB at this rate before and meanwhile.
 
 use longhand_model::message::{NewMessage, Role};
 use longhand_model::part::{NewPart, PartBody};
@@ -12,7 +14,11 @@ use longhand_store::{
     AppendChanges, AppendInput, CheckedInput, CreateSession, Durability, EraseTarget, Options, PolicyText, Requester,
     SessionKey, Store,
 };
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 fn text(number: usize, bytes: usize) -> String {
@@ -66,6 +72,115 @@ fn processor() -> (f64, f64) {
     let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
     let ticks = |at: usize| fields[at].parse::<f64>().expect("ticks") / 100.0;
     (ticks(11), ticks(12))
+}
+
+/// Writers that fill a store, and those beside a pass.
+const WRITERS: usize = 8;
+/// Messages of a session.
+const MESSAGES: usize = 200;
+
+async fn fill(store: &Arc<Store>, sessions: usize, bytes: usize) {
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let store = Arc::clone(store);
+        writers.spawn(async move {
+            for at in (writer..sessions).step_by(WRITERS) {
+                let key = session(&store).await;
+                for from in (0..MESSAGES).step_by(50) {
+                    append(&store, key, at * MESSAGES + from..at * MESSAGES + from + 50, bytes).await;
+                }
+            }
+        });
+    }
+    while writers.join_next().await.is_some() {}
+}
+
+/// Appends at a rate until it is stopped, and prints how long that took.
+async fn appends(store: &Arc<Store>, rate: f64, stop: Arc<AtomicBool>, what: &str) {
+    let (sender, ticks) = mpsc::unbounded_channel();
+    let ticks = Arc::new(Mutex::new(ticks));
+    let pacer = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / rate));
+        while !stop.load(Ordering::Relaxed) {
+            ticks.tick().await;
+            sender.send(Instant::now()).expect("somebody writes");
+        }
+    });
+    let mut writers = JoinSet::new();
+    for _ in 0..WRITERS {
+        let (store, ticks) = (Arc::clone(store), Arc::clone(&ticks));
+        writers.spawn(async move {
+            let (key, mut took) = (session(&store).await, Vec::new());
+            loop {
+                let tick = ticks.lock().await.recv().await;
+                let Some(at) = tick else { return took };
+                append(&store, key, took.len()..took.len() + 1, 1_024).await;
+                took.push(at.elapsed().as_secs_f64() * 1e3);
+            }
+        });
+    }
+    let mut all = writers.join_all().await.concat();
+    pacer.await.expect("it ends");
+    all.sort_by(f64::total_cmp);
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| all[((all.len() - 1) as f64 * share) as usize]);
+    println!("{what}: {} appends, p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms", all.len());
+}
+
+/// Appends for ten seconds.
+async fn appends_alone(store: &Arc<Store>, rate: f64, what: &str) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let appending = appends(store, rate, Arc::clone(&stop), what);
+    let ending = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(appending, ending);
+}
+
+fn written_mib() -> f64 {
+    let io = std::fs::read_to_string("/proc/self/io").expect("a process");
+    let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).expect("a count");
+    bytes.parse::<f64>().expect("bytes") / f64::from(1 << 20)
+}
+
+async fn retain(store: Store, sessions: usize, bytes: usize, rate: f64) {
+    let store = Arc::new(store);
+    fill(&store, sessions, bytes).await;
+    appends_alone(&store, rate, "before").await;
+    let (mut due, mut behind) = (Vec::new(), None);
+    loop {
+        let page = store.erasures().candidates("", behind, 500).await.expect("candidates");
+        let Some(last) = page.last() else { break };
+        behind = Some((last.update_time, last.key));
+        due.extend(page);
+    }
+    let due = due.into_iter().skip(WRITERS + sessions / 10).rev();
+    let stop = Arc::new(AtomicBool::new(false));
+    let appending = appends(&store, rate, Arc::clone(&stop), "meanwhile");
+    let erasing = async {
+        let (began, cost, written, stopping) = (Instant::now(), processor(), written_mib(), CancellationToken::new());
+        let (mut erased, mut last) = (0, None);
+        for candidate in due {
+            let place = (candidate.key, candidate.revision);
+            let erasing =
+                store.erasures().erase_unchanged(place, Requester::default(), "retention".to_owned(), &stopping);
+            last = Some(erasing.await.expect("erased"));
+            erased += 1;
+        }
+        let (seconds, now) = (began.elapsed().as_secs_f64(), processor());
+        println!(
+            "{erased} sessions in {seconds:.1} s, {:.2} ms each; processor {:.2} + {:.2} s, {:.0} MiB written",
+            seconds * 1e3 / f64::from(erased),
+            now.0 - cost.0,
+            now.1 - cost.1,
+            written_mib() - written
+        );
+        stop.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        while !store.erasures().clean(&last.expect("one at least")).await.is_empty() {}
+        println!("no file has anything of them {:.1} s later", began.elapsed().as_secs_f64());
+    };
+    tokio::join!(appending, erasing);
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -123,6 +238,10 @@ async fn main() {
                 clean.1 - erased.1,
                 began.elapsed().as_secs_f64()
             );
+        }
+        "retain" => {
+            retain(store, number(2), number(3), number(4) as f64).await;
+            return writer.await.expect("the writer ends");
         }
         other => panic!("{other}"),
     }

@@ -83,12 +83,14 @@ impl Erasures {
         (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        let (reason, caller) = reason.with_author(caller);
-        let expected = ErasePrecondition::History(expected_revision);
-        self.run(Erase { session, caller, target, reason, expected }, stopping).await
+        let (reason, caller) = reason.by(caller);
+        let expected = Expected::History(expected_revision);
+        let erase = Erase { session, caller, target, reason, expected };
+        Ok(self.steps(erase, false, stopping).await?.0)
     }
 
-    /// Erases a session unless it has changed since a revision, or a fork shares it by now.
+    /// Erases a session unless it has changed since a revision, or a fork shares it by now. Then others write what they have
+    /// to, for as long as the last step took.
     ///
     /// # Errors
     ///
@@ -101,8 +103,11 @@ impl Erasures {
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        let expected = ErasePrecondition::Everything(revision);
-        self.run(Erase { session, caller, target, reason, expected }, stopping).await
+        let expected = Expected::Everything(revision);
+        let erase = Erase { session, caller, target, reason, expected };
+        let (erasure, took) = self.steps(erase, false, stopping).await?;
+        self.make_way(took).await;
+        Ok(erasure)
     }
 
     /// The sessions whose erasure has begun and has not ended, and that nobody is at here: a daemon stopped in between, or a
@@ -116,29 +121,37 @@ impl Erasures {
     /// Ends the erasure of a session that has begun.
     pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
         let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
-        let erase = Erase { session, caller, target, reason, expected: ErasePrecondition::History(None) };
-        self.steps(erase, true, stopping).await
+        let erase = Erase { session, caller, target, reason, expected: Expected::History(None) };
+        Ok(self.steps(erase, true, stopping).await?.0)
     }
 
-    async fn run(&self, erase: Erase, stopping: &CancellationToken) -> Result<Erasure> {
-        self.steps(erase, false, stopping).await
+    /// Waits until nobody has anything to write, at most so long.
+    async fn make_way(&self, longest: Duration) {
+        drop(tokio::time::timeout(longest, self.0.writer.meter().idle()).await);
     }
 
-    /// Makes all steps of an erasure. Between two of them, others write for as long as the last one took. One that has
-    /// begun waits while the writer is too busy; whatever else fails leaves the rest to the next look for such erasures.
-    async fn steps(&self, erase: Erase, mut has_begun: bool, stopping: &CancellationToken) -> Result<Erasure> {
-        let _at_work = EraseGuard::new(&self.0.erasing, erase.session);
+    /// Makes all steps of an erasure, and returns the time of the last one. Between two of them others write what they have to,
+    /// for as long as the last one took. An erasure that has begun waits while the writer is too busy; whatever else fails
+    /// leaves the rest to the next look for such erasures.
+    async fn steps(
+        &self,
+        erase: Erase,
+        mut has_begun: bool,
+        stopping: &CancellationToken,
+    ) -> Result<(Erasure, Duration)> {
+        let _at_work = AtWork::new(&self.0.erasing, erase.session);
         loop {
             let (began, step) = (Instant::now(), erase.clone());
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {
-                Ok(Progress::Ended(erasure)) => return Ok(erasure),
+                Ok(Progress::Ended(erasure)) => return Ok((erasure, began.elapsed())),
                 Ok(Progress::Continues) => has_begun = true,
                 Err(Error::Busy(_)) if has_begun => {}
                 Err(error) => return Err(error),
             }
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return Err(Error::Closed),
-                () = tokio::time::sleep(began.elapsed()) => {}
+                () = self.make_way(began.elapsed()) => {}
             }
         }
     }

@@ -298,7 +298,7 @@ async fn behind_an_erasure_only_a_true_repetition_gets_an_answer() {
         let test = &script.served.test;
         if what == "steps" {
             let words = |number: i64| format!("u{number} \"words\"");
-            let lines: Vec<String> = (1_000..1_050 + 2 * limits::ERASE_STEP_REVISIONS).map(words).collect();
+            let lines: Vec<String> = (1_000..1_050 + 2 * limits::ERASE_STEP_REVISIONS_SERVER).map(words).collect();
             for lines in lines.chunks(100) {
                 test.append(&script.session, &lines.join("\n")).await;
             }

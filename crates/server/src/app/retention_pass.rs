@@ -14,7 +14,6 @@ use crate::model::time::Timestamp;
 use crate::store::{self, Requester, RetentionCandidate};
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// A pass over the sessions of a tenant.
@@ -83,15 +82,14 @@ impl Pass<'_> {
         let requester = Requester { actor: format!("retention:{}", due.rule.name), ..Requester::default() };
         let reason = format!("retention rule {:?}: {}", due.rule.name, due.reason);
         let (key, revision) = (due.candidate.key, due.candidate.revision);
-        let began = Instant::now();
         let erasures = self.shared.store.erasures();
         match erasures.erase_unchanged((key, revision), requester, reason, &self.shared.stopping).await {
             Ok(_) => {}
             Err(store::Error::RevisionMismatch { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        // Writes of others have half of the time at least.
-        tokio::time::sleep(began.elapsed()).await;
+        // Its client id may be another session's from now on.
+        self.shared.forget();
         Ok(true)
     }
 }

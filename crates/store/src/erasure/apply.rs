@@ -211,42 +211,77 @@ pub(crate) fn owner(reader: &mut Reader<'_>, key: i64, target: &EraseTarget) -> 
     Ok(SessionKey(plan(reader, key, target)?.owner))
 }
 
-fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Sizes> {
-    let mut sizes = Sizes { forks: i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1, ..Sizes::default() };
-    let mut uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
-    let mut new_uses: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
-    for group in plan.groups(reader)? {
-        let all = drafts.message_losses(reader, &group)?;
-        let blobs = all.iter().zip(&group).flat_map(|(losing, ((key, _), reached))| {
-            losing.blobs().into_iter().map(|hash| values![*key, reached.id.0.as_bytes().to_vec(), hash])
-        });
-        reader.conn.read_ahead(PROMPT_USES, &blobs.collect::<Vec<_>>())?;
-        for (losing, ((key, _), reached)) in all.into_iter().zip(group) {
-            if losing.is_empty() {
-                continue;
+/// What goes, counted group by group, each before it is taken.
+#[derive(Default)]
+struct Measure {
+    sizes: Sizes,
+    /// The blobs that lose uses.
+    blobs: BTreeMap<Vec<u8>, Uses>,
+}
+
+/// The uses of a blob.
+#[derive(Default)]
+struct Uses {
+    /// Before any of them went, with those of drafts that become parts.
+    all: i64,
+    gone: i64,
+}
+
+impl Measure {
+    fn add(&mut self, reader: &mut Reader<'_>, owner: i64, group: &Group<'_>, all: &[Losing]) -> Result<()> {
+        let all: Vec<_> = all.iter().zip(group).filter(|(losing, _)| !losing.is_empty()).collect();
+        let (mut uses, mut of_prompts) = (BTreeSet::new(), Vec::new());
+        for (losing, ((key, _), reached)) in &all {
+            for hash in losing.blobs() {
+                of_prompts.push(values![*key, reached.id.0.as_bytes().to_vec(), hash.clone()]);
+                if !self.blobs.contains_key(&hash) {
+                    uses.insert(hash);
+                }
             }
-            sizes.bytes += losing.bytes;
+        }
+        reader.conn.read_ahead(PROMPT_USES, &of_prompts)?;
+        blob_uses::read_counts_ahead(reader.conn, owner, uses.iter())?;
+        for hash in uses {
+            let all = blob_uses::count(reader, owner, &hash)?;
+            self.blobs.insert(hash, Uses { all, gone: 0 });
+        }
+        for (losing, ((key, _), reached)) in all {
+            self.sizes.bytes += losing.bytes;
             if reached.is_derived {
                 // Markers and continuations are texts of policies.
-                sizes.summaries += i64::from(!matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation));
+                let is_summary = !matches!(reached.kind, MessageKind::Marker | MessageKind::Continuation);
+                self.sizes.summaries += i64::from(is_summary);
             } else {
-                sizes.messages += 1;
-                sizes.parts += losing.part_count();
+                self.sizes.messages += 1;
+                self.sizes.parts += losing.part_count();
             }
-            losing.new_blobs().into_iter().for_each(|hash| *new_uses.entry(hash).or_default() += 1);
+            for hash in losing.new_blobs() {
+                self.blobs.entry(hash).or_default().all += 1;
+            }
             for hash in losing.blobs() {
                 let query = engine::query(PROMPT_USES).bind(*key).bind(reached.id.0.as_bytes().as_slice());
                 let of_prompt = reader.one(query.bind(hash.clone()))?.map_or(Ok(0), |row| row.get::<i64>(0))?;
-                *uses.entry(hash).or_default() += 1 + of_prompt;
+                self.blobs.entry(hash).or_default().gone += 1 + of_prompt;
             }
         }
+        Ok(())
     }
-    blob_uses::read_counts_ahead(reader.conn, plan.owner, uses.keys())?;
-    for (hash, count) in uses {
-        let new = new_uses.get(&hash).copied().unwrap_or_default();
-        sizes.blobs += i64::from(blob_uses::count(reader, plan.owner, &hash)? + new <= count);
+
+    /// What went with a plan.
+    fn of(self, plan: &Plan) -> Sizes {
+        let forks = i64::try_from(plan.sessions.len()).unwrap_or(i64::MAX) - 1;
+        let blobs = self.blobs.values().filter(|uses| uses.all <= uses.gone).count();
+        Sizes { forks, blobs: i64::try_from(blobs).unwrap_or(i64::MAX), ..self.sizes }
     }
-    Ok(sizes)
+}
+
+fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Sizes> {
+    let mut measure = Measure::default();
+    for group in plan.groups(reader)? {
+        let all = drafts.losing(reader, &group)?;
+        measure.add(reader, plan.owner, &group, &all)?;
+    }
+    Ok(measure.of(plan))
 }
 
 /// How far an erasure is.
@@ -352,15 +387,14 @@ impl Erase {
     /// Takes what a plan reaches, with an event in each session.
     fn erase_plan(&self, tx: &mut Tx<'_>, plan: &Plan) -> Result<EndedErasure> {
         let key = self.session.0;
-        let sizes = measure(&mut Reader::new(tx.conn), plan, &Drafts::default())?;
         let mut erasures = HashMap::new();
         for session in plan.sessions.keys() {
             erasures.insert(*session, tx.head(*session)?.revision + 1);
         }
         // What it reaches is of one tenant.
         let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
-        let mut opened = OpenedRevisions::new(tx.conn, receipts, erasures);
-        let lost = erase_content(tx, &mut opened, plan)?;
+        let mut opened = Opened::new(tx.conn, receipts, erasures);
+        let (lost, sizes) = take(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
         for (session, reached) in &plan.sessions {
@@ -527,19 +561,20 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
 /// The messages that lost content, with the sessions that own them.
 type StrippedMessages = Vec<((i64, Revision), ErasedMessage)>;
 
-/// Takes the content of everything that the plan names.
-fn erase_content(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<StrippedMessages> {
-    let mut lost = Vec::new();
+/// Takes the content of everything that the plan names, and says how much it was: what is read is read once.
+fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<(Lost, Sizes)> {
+    let (mut lost, mut measure) = (Vec::new(), Measure::default());
     let mut owners = BTreeSet::new();
     for group in plan.groups(&mut Reader::new(tx.conn))? {
-        let all = rows::message_losses(&mut Reader::new(tx.conn), &group)?;
+        let mut reader = Reader::new(tx.conn);
+        let all = rows::losing_all(&mut reader, &group)?;
+        measure.add(&mut reader, plan.owner, &group, &all)?;
         rows::read_ahead(tx.conn, &group)?;
         for (losing, (place, reached)) in all.into_iter().zip(group) {
             let is_of_session = plan.is_of_session(*place);
             if is_of_session {
                 opened.open(place.0, place.1)?;
                 losing.open_parts(opened, place.0)?;
-                opened.forget_client_ids(reached.row);
             }
             if losing.is_empty() && !is_of_session {
                 continue;
@@ -574,7 +609,7 @@ fn erase_content(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan)
         }
     }
     opened.write()?;
-    Ok(lost)
+    Ok((lost, measure.of(plan)))
 }
 
 /// The messages of a session's history among those that lost content.

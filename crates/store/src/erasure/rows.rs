@@ -30,8 +30,10 @@ const MESSAGE: &str = "select id, public_id, revision, kind, head, sealed_revisi
 const BLOBS: &str = "select distinct m.session_id, p.blob_hash from message m join part p on p.message_id = m.id \
      where m.id in (select value from rarray(?1)) and p.blob_hash is not null";
 const CLIENT_ID: &str = "select client_id from message where public_id = ?1";
-const UPDATE_MESSAGE: &str = "update message set head = ?2, seal = ?3, parts = ?4, parts_length = ?5, counting = null, \
-     counts = null where id = ?1";
+// SQLite leaves a row that becomes small on its nearly empty page. One whose key is set is deleted and inserted, and joins
+// those beside it on one page.
+const UPDATE_MESSAGE: &str = "update message set id = id, head = ?2, seal = ?3, parts = ?4, parts_length = ?5, \
+     client_id = ?6, counting = null, counts = null where id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = ?1 order by position";
 const UPDATE_PART: &str = "update part set kind = ?3, codec = ?4, length = ?5, salt = ?6, body = ?7, blob_hash = null \
@@ -41,7 +43,6 @@ const PRUNED: &str = "select session_id, revision, number from pruned \
 const UPDATE_PRUNED: &str = "update pruned set truncation = ?5 \
      where message_id = ?1 and number = ?2 and session_id = ?3 and revision = ?4";
 const FORGET_COUNTS: &str = "delete from message_token_count where message_id in (select value from rarray(?1))";
-const FORGET_MESSAGE_IDS: &str = "update message set client_id = null where id in (select value from rarray(?1))";
 const FORGET_PART_IDS: &str = "update part set client_id = null where message_id in (select value from rarray(?1))";
 
 const PROMPT: &str = "select id, submit_revision, parts, metadata_json from prompt \
@@ -81,7 +82,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     PRUNED,
     UPDATE_PRUNED,
     FORGET_COUNTS,
-    FORGET_MESSAGE_IDS,
     FORGET_PART_IDS,
     PROMPT,
     UPDATE_PROMPT,
@@ -367,7 +367,8 @@ struct Changes {
     /// The rows and ids of messages that lose their counts and words.
     rows: Vec<i64>,
     ids: Vec<Vec<u8>>,
-    /// The rows of messages that lose the ids of clients.
+    /// The rows of messages whose parts are rows, and of those whose parts lose the ids of clients.
+    with_parts: Vec<i64>,
     unnamed: Vec<i64>,
     unused: Vec<(i64, Holder, Vec<u8>)>,
 }
@@ -387,11 +388,6 @@ impl<'c> OpenedRevisions<'c> {
         }
     }
 
-    /// Takes the ids that clients gave to a message and its parts. They are free, since nothing can be appended any more.
-    pub(super) fn forget_client_ids(&mut self, message: i64) {
-        self.changes.unnamed.push(message);
-    }
-
     /// Writes what was changed since the last time.
     pub(super) fn write(&mut self) -> Result<()> {
         let conn = self.conn;
@@ -407,12 +403,11 @@ impl<'c> OpenedRevisions<'c> {
         engine::run_for_each(conn, UPDATE_QUESTION, changes.questions)?;
         engine::run_for_each(conn, UPDATE_ANSWER, changes.answers)?;
         if !changes.unnamed.is_empty() {
-            let unnamed = || List::of_integers(changes.unnamed.iter().copied());
-            engine::query(FORGET_MESSAGE_IDS).bind(unnamed()).run(conn)?;
-            engine::query(FORGET_PART_IDS).bind(unnamed()).run(conn)?;
+            let unnamed = List::of_integers(changes.unnamed);
+            engine::query(FORGET_PART_IDS).bind(unnamed).run(conn)?;
         }
+        changes.with_parts.iter().try_for_each(|row| engine::pack::parts(conn, *row))?;
         if !changes.rows.is_empty() {
-            changes.rows.iter().try_for_each(|row| engine::pack::message(conn, *row))?;
             let ids = List::of_bytes(changes.ids.iter().map(Vec::as_slice));
             engine::query(FORGET_COUNTS).bind(ids).run(conn)?;
             self.has_words |= words::forget(conn, &changes.rows)?;
@@ -440,8 +435,8 @@ impl<'c> OpenedRevisions<'c> {
     }
 }
 
-/// Takes the content of a message. With its whole session it loses the ids that a client gave to its parts in its row as
-/// well, and questions are left to `erase_approvals`. Returns the counted bytes of its prompt and of questions.
+/// Takes the content of a message. With its whole session it loses the ids that a client gave to it and to its parts, which
+/// are free, since nothing can be appended any more; and questions are left to `erase_approvals`. Returns the counted bytes of its prompt and of questions.
 pub(super) fn erase_message(
     opened: &mut OpenedRevisions<'_>,
     (key, revision): (i64, Revision),
@@ -475,11 +470,16 @@ pub(super) fn erase_message(
             None => opened.changes.parts.push(part_values(reached.row, part.number, new)),
         }
     }
+    let client_id: Option<String> = if is_of_session { None } else { row.get(9)? };
     if is_of_session {
         stored.iter_mut().flatten().for_each(|part| part.client_id = None);
     }
+    if stored.is_none() {
+        opened.changes.with_parts.push(reached.row);
+        opened.changes.unnamed.extend(is_of_session.then_some(reached.row));
+    }
     let length = stored.as_ref().map(|parts| parts.iter().map(|part| part.length).sum::<i64>());
-    let changed = values![reached.row, head.encode_packed(), seal, stored.map(codec::encode_parts), length];
+    let changed = values![reached.row, head.encode_packed(), seal, stored.map(codec::encode_parts), length, client_id];
     opened.changes.messages.push(changed);
     let unused = losing.blobs().into_iter().map(|hash| (key, Holder::Message(reached.row), hash));
     opened.changes.unused.extend(unused);

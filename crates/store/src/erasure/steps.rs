@@ -81,13 +81,19 @@ impl BegunErasure {
     }
 
     /// The next step. `last` is the session's newest revision.
-    pub(super) fn next_step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
-        let most = self.next.saturating_add(limits::ERASE_STEP_REVISIONS - 1);
-        let mut range = RevisionRange { first: self.next, last: most.min(last) };
+    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<Step> {
+        let (revisions, most_bytes) = match reader.conn.reads_ahead() {
+            true => (limits::ERASE_STEP_REVISIONS_SERVER, limits::ERASE_STEP_BYTES_SERVER),
+            false => (limits::ERASE_STEP_REVISIONS, limits::ERASE_STEP_BYTES),
+        };
+        let most = self.next.saturating_add(revisions - 1);
+        // A step for a small rest takes as long as its commit.
+        let most = if last.saturating_sub(most) <= revisions / 2 { last } else { most };
+        let mut range = RevisionRange { first: self.next, last: most };
         let mut bytes = 0;
         for row in reader.all(engine::query(BYTES).bind(key).bind(range.first).bind(range.last))? {
             bytes += row.get::<i64>(1)?;
-            if bytes >= limits::ERASE_STEP_BYTES {
+            if bytes >= most_bytes {
                 range.last = row.get(0)?;
                 break;
             }

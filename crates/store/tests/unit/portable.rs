@@ -236,7 +236,7 @@ async fn an_append_takes_two_round_trips() {
 /// there is much to change. What takes several steps takes as many for each.
 #[tokio::test]
 async fn erasures_and_forks_take_no_more_round_trips_for_many_messages() {
-    const STEP: usize = crate::limits::ERASE_STEP_REVISIONS as usize;
+    const STEP: usize = crate::limits::ERASE_STEP_REVISIONS_SERVER as usize;
     let folder = own_folder();
     let Some((store, writer)) = opened("many_rows", &folder).await else { return };
     let stopping = tokio_util::sync::CancellationToken::new();
