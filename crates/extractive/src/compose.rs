@@ -23,8 +23,9 @@ const NEWEST_PART: usize = 12;
 /// Characters around each line that count in what it costs.
 const LINE_CHARS: f64 = 24.0;
 
-/// Weights of what a later statement replaces, and of what the instructions of the requester mention; and the worth of
-/// words that no other line has, relative to others, where tools work: what matters there is named again.
+/// Weights of what people typed, of what a later statement replaces, and of what the requester's instructions mention;
+/// and the worth of words that no other line has, relative to others, where tools work: what matters is named again.
+const TYPED_WEIGHT: f64 = 1.5;
 const REPLACED_WEIGHT: f64 = 0.15;
 const FOCUS_WEIGHT: f64 = 2.0;
 const SINGLE_WORTH: f64 = 0.4;
@@ -252,12 +253,13 @@ impl<'a> Selection<'a> {
         let replaced = replaced(false);
         let candidate = |(at, (item, terms)): (usize, (Item, Terms))| {
             let is_typed = matches!(item.origin, Origin::Typed | Origin::TypedPiece);
+            let typed = if is_typed { TYPED_WEIGHT } else { 1.0 };
             let stale = if replaced.contains(&at) { REPLACED_WEIGHT } else { 1.0 };
             let focus = if terms.iter().any(|term| focus.contains(term)) { FOCUS_WEIGHT } else { 1.0 };
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
             let single = if has_facts && !is_typed { SINGLE_WORTH } else { 1.0 };
-            Candidate { terms, weight: item.score * stale * focus, single, section, size, is_taken: false, item }
+            Candidate { terms, weight: item.score * typed * stale * focus, single, section, size, is_taken: false, item }
         };
         let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));
