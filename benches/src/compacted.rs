@@ -219,7 +219,7 @@ fn summaries(report: &mut Report) {
         let writing = millis_of(|| text = extractive::write(&input));
         let finishing = millis_of(|| {
             let output = SummaryOutput::new(text.clone(), extractive::NAME);
-            let written = SummaryInEffect::of(&input, output, (&[], 0), false).expect("it is packed");
+            let written = SummaryInEffect::new(&input, output, (&[], 0), false).expect("it is packed");
             assert!(written.digest.is_some(), "the next one is made from it");
         });
         let reading = millis_of(|| digest = extractive::digest(&input).to_json());

@@ -71,7 +71,7 @@ async fn begin(test: &TestApp, session: &str) {
     let stopping = CancellationToken::new();
     stopping.cancel();
     let key = store.sessions().find(&Visibility::default(), session).await.expect("a session");
-    let request = (store::EraseTarget::Session, store::Checked::own("it is over".to_owned()), None);
+    let request = (store::EraseTarget::Session, store::CheckedInput::trusted("it is over".to_owned()), None);
     let erased = store.erasures().erase(key, Requester::default(), request, &stopping).await;
     assert!(matches!(erased, Err(store::Error::Closed)), "it takes several steps: {erased:?}");
 }

@@ -78,7 +78,7 @@ async fn no_call_waits_for_what_the_background_computes() {
         assert!(test.append(&session, &turns(9, 9, WORDS)).await.context.due, "the test needs it to be due");
         for turn in 10..30 {
             test.append(&session, &turns(turn, turn, 10)).await;
-            test.context(&session).await;
+            test.view(&session).await;
         }
     };
     let turn = Turns::new(1, 1, 10).begin(&Share::default()).expect("room");

@@ -259,7 +259,15 @@ impl<'a> Selection<'a> {
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
             let single = if has_facts && !is_typed { SINGLE_WORTH } else { 1.0 };
-            Candidate { terms, weight: item.score * typed * stale * focus, single, section, size, is_taken: false, item }
+            Candidate {
+                terms,
+                weight: item.score * typed * stale * focus,
+                single,
+                section,
+                size,
+                is_taken: false,
+                item,
+            }
         };
         let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));

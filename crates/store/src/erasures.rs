@@ -83,8 +83,8 @@ impl Erasures {
         (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
-        let (reason, caller) = reason.by(caller);
-        let expected = Expected::History(expected_revision);
+        let (reason, caller) = reason.with_author(caller);
+        let expected = ErasePrecondition::History(expected_revision);
         let erase = Erase { session, caller, target, reason, expected };
         Ok(self.steps(erase, false, stopping).await?.0)
     }
@@ -103,7 +103,7 @@ impl Erasures {
         stopping: &CancellationToken,
     ) -> Result<Erasure> {
         let target = EraseTarget::Session;
-        let expected = Expected::Everything(revision);
+        let expected = ErasePrecondition::Everything(revision);
         let erase = Erase { session, caller, target, reason, expected };
         let (erasure, took) = self.steps(erase, false, stopping).await?;
         self.make_way(took).await;
@@ -121,7 +121,7 @@ impl Erasures {
     /// Ends the erasure of a session that has begun.
     pub async fn go_on(&self, session: SessionKey, stopping: &CancellationToken) -> Result<Erasure> {
         let (caller, target, reason) = (Requester::default(), EraseTarget::Session, String::new());
-        let erase = Erase { session, caller, target, reason, expected: Expected::History(None) };
+        let erase = Erase { session, caller, target, reason, expected: ErasePrecondition::History(None) };
         Ok(self.steps(erase, true, stopping).await?.0)
     }
 
@@ -139,7 +139,7 @@ impl Erasures {
         mut has_begun: bool,
         stopping: &CancellationToken,
     ) -> Result<(Erasure, Duration)> {
-        let _at_work = AtWork::new(&self.0.erasing, erase.session);
+        let _at_work = EraseGuard::new(&self.0.erasing, erase.session);
         loop {
             let (began, step) = (Instant::now(), erase.clone());
             match self.0.write(Mutation::change("erase"), move |tx| step.apply(tx)).await {

@@ -84,13 +84,10 @@ impl Pass<'_> {
         let (key, revision) = (due.candidate.key, due.candidate.revision);
         let erasures = self.shared.store.erasures();
         match erasures.erase_unchanged((key, revision), requester, reason, &self.shared.stopping).await {
-            Ok(_) => {}
-            Err(store::Error::RevisionMismatch { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Ok(_) => Ok(true),
+            Err(store::Error::RevisionMismatch { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        // Its client id may be another session's from now on.
-        self.shared.forget();
-        Ok(true)
     }
 }
 

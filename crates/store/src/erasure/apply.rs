@@ -228,7 +228,13 @@ struct Uses {
 }
 
 impl Measure {
-    fn add(&mut self, reader: &mut Reader<'_>, owner: i64, group: &Group<'_>, all: &[Losing]) -> Result<()> {
+    fn add(
+        &mut self,
+        reader: &mut Reader<'_>,
+        owner: i64,
+        group: &ReachedGroup<'_>,
+        all: &[MessageLoss],
+    ) -> Result<()> {
         let all: Vec<_> = all.iter().zip(group).filter(|(losing, _)| !losing.is_empty()).collect();
         let (mut uses, mut of_prompts) = (BTreeSet::new(), Vec::new());
         for (losing, ((key, _), reached)) in &all {
@@ -278,7 +284,7 @@ impl Measure {
 fn measure(reader: &mut Reader<'_>, plan: &Plan, drafts: &Drafts) -> Result<Sizes> {
     let mut measure = Measure::default();
     for group in plan.groups(reader)? {
-        let all = drafts.losing(reader, &group)?;
+        let all = drafts.message_losses(reader, &group)?;
         measure.add(reader, plan.owner, &group, &all)?;
     }
     Ok(measure.of(plan))
@@ -393,7 +399,7 @@ impl Erase {
         }
         // What it reaches is of one tenant.
         let receipts = Receipts::new(tx.secrets.salt(), tx.head(key)?.tenant.clone());
-        let mut opened = Opened::new(tx.conn, receipts, erasures);
+        let mut opened = OpenedRevisions::new(tx.conn, receipts, erasures);
         let (lost, sizes) = take(tx, &mut opened, plan)?;
         let id = fresh_id();
         let mut answer = None;
@@ -562,12 +568,12 @@ fn check_bytes(reader: &mut Reader<'_>, plan: &Plan) -> Result<()> {
 type StrippedMessages = Vec<((i64, Revision), ErasedMessage)>;
 
 /// Takes the content of everything that the plan names, and says how much it was: what is read is read once.
-fn take(tx: &mut Tx<'_>, opened: &mut Opened<'_>, plan: &Plan) -> Result<(Lost, Sizes)> {
+fn take(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Result<(StrippedMessages, Sizes)> {
     let (mut lost, mut measure) = (Vec::new(), Measure::default());
     let mut owners = BTreeSet::new();
     for group in plan.groups(&mut Reader::new(tx.conn))? {
         let mut reader = Reader::new(tx.conn);
-        let all = rows::losing_all(&mut reader, &group)?;
+        let all = rows::message_losses(&mut reader, &group)?;
         measure.add(&mut reader, plan.owner, &group, &all)?;
         rows::read_ahead(tx.conn, &group)?;
         for (losing, (place, reached)) in all.into_iter().zip(group) {

@@ -81,7 +81,7 @@ impl BegunErasure {
     }
 
     /// The next step. `last` is the session's newest revision.
-    pub(super) fn step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<Step> {
+    pub(super) fn next_step(&self, reader: &mut Reader<'_>, key: i64, last: Revision) -> Result<EraseStep> {
         let (revisions, most_bytes) = match reader.conn.reads_ahead() {
             true => (limits::ERASE_STEP_REVISIONS_SERVER, limits::ERASE_STEP_BYTES_SERVER),
             false => (limits::ERASE_STEP_REVISIONS, limits::ERASE_STEP_BYTES),
