@@ -43,7 +43,6 @@ impl Check {
 
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
     /// Indexes of the checks that failed last, oldest failure first.

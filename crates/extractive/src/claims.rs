@@ -66,7 +66,6 @@ static EVERYTHING: LazyLock<Regex> = LazyLock::new(|| {
 });
 static ID: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?:^|[^-/:#._\w])([0-9a-f]{7,40})(?:[^-/:@_\w]|$)"));
 static COMMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bcommit(?:s|ted)?\b|\bpushed\b|\bHEAD\b|提交"));
-/// A path right after a word for a change.
 static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)(?:\b(?:changed|edited|updated|modified|rewrote|refactored|extended|created|added|wrote|patched|fixed)|修改了?|更新了?|创建了?|新增了?|编辑了?)\s*(?:(?:an?|the|new|file|to|in)\s+)*(`?)([\w@~./-]*\w\.[A-Za-z]\w{0,5})(`?)(?:[\s,.;:)，。]|$)",
@@ -76,7 +75,6 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
 /// The evidence for and against the claims of a summary.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence<'a> {
-    /// The messages that the summary covers, oldest first.
     pub messages: Vec<&'a SourceMessage>,
     /// What the summary before it covers, whose messages are not at hand.
     pub earlier: Digest,
@@ -102,7 +100,6 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// All messages, the covered ones first.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a SourceMessage> {
         self.messages.iter().chain(&self.behind).copied()
     }

@@ -6,13 +6,9 @@ use std::sync::LazyLock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Purpose {
-    /// Checks the work: a test, a build, a lint.
     Verify,
-    /// Records work: a commit, a push, a release.
     Record,
-    /// Changes something: installs, moves, deletes.
     Change,
-    /// Runs a program whose result or failure is relevant.
     Run,
     #[default]
     Inspect,

@@ -20,8 +20,9 @@ const STATES_SHARE: usize = 40;
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
 const NEWEST_PART: usize = 12;
 
-/// Characters around each line that count in what it costs.
+/// Characters around each line that count in what it costs, and around a piece in the line of its neighbour.
 const LINE_CHARS: f64 = 24.0;
+const JOINT_CHARS: f64 = 5.0;
 
 /// Weights of what people typed, of what a later statement replaces, and of what the requester's instructions mention;
 /// and the worth of words that no other line has, relative to others, where tools work: what matters is named again.
@@ -30,7 +31,6 @@ const REPLACED_WEIGHT: f64 = 0.15;
 const FOCUS_WEIGHT: f64 = 2.0;
 const SINGLE_WORTH: f64 = 0.4;
 
-/// What separates things of one line.
 pub(super) const BETWEEN: &str = " · ";
 
 /// The mark behind a statement that a later one replaces.
@@ -52,7 +52,6 @@ pub(super) struct Item {
     pub(super) topic: Topic,
     /// Its text: one line without structure, and without a bullet.
     pub(super) text: String,
-    /// Its weight in coverage.
     pub(super) score: f64,
     pub(super) order: Order,
     pub(super) origin: Origin,
@@ -330,8 +329,11 @@ impl<'a> Selection<'a> {
             let candidate = &self.candidates[*at];
             !candidate.is_taken && candidate.section.is_some() && admits(candidate.item.origin)
         };
-        let open = (0..self.candidates.len()).filter(is_open);
-        let mut heap: BinaryHeap<(u64, Reverse<usize>)> = open.map(|at| (gain(self, at), Reverse(at))).collect();
+        let open: Vec<usize> = (0..self.candidates.len()).filter(is_open).collect();
+        let is_piece = |at: &&usize| self.candidates[**at].item.piece_of().is_some();
+        let places = open.iter().filter(is_piece).map(|at| (self.candidates[*at].item.order, *at));
+        let mut places: HashMap<Order, usize> = places.collect();
+        let mut heap: BinaryHeap<_> = open.into_iter().map(|at| (gain(self, at), Reverse(at))).collect();
         while let Some((_, Reverse(at))) = heap.pop() {
             let now = gain(self, at);
             if now == 0 {
@@ -342,6 +344,14 @@ impl<'a> Selection<'a> {
                 continue;
             }
             self.take(at);
+            // A piece beside it goes into its line: it costs no line of its own, and the two say more together.
+            let Order(text, number) = self.candidates[at].item.order;
+            let beside = [number + 1, number.wrapping_sub(1)].map(|number| places.remove(&Order(text, number)));
+            let is_taken = self.candidates[at].is_taken;
+            for beside in beside.into_iter().flatten().filter(|_| is_taken) {
+                self.candidates[beside].size += JOINT_CHARS - LINE_CHARS;
+                heap.push((gain(self, beside), Reverse(beside)));
+            }
         }
     }
 

@@ -76,7 +76,6 @@ impl Coverage {
         number
     }
 
-    /// The numbers of the words of a text that are known.
     pub(super) fn terms(&self, text: &str) -> HashSet<u32> {
         let mut terms = HashSet::new();
         each_word(text, |word| terms.extend(self.numbers.get(word)));

@@ -15,7 +15,6 @@ const PHRASE_WORDS_MIN: usize = 4;
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) text: String,
-    /// The step that added it.
     pub(super) step: usize,
 }
 

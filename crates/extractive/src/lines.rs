@@ -109,7 +109,6 @@ pub(super) fn typed(record: &Record, turns: &[Turn], units: usize) -> Vec<Item> 
 struct LineBuilder<'a> {
     record: &'a Record,
     units: usize,
-    /// The folder that contains the work.
     root: Option<String>,
     /// The changed lines of each step, by file and index.
     by_step: HashMap<usize, Vec<(usize, usize)>>,
@@ -468,7 +467,6 @@ impl<'a> LineBuilder<'a> {
         record.steps.partition_point(|step| Some(step.at) <= began_at)
     }
 
-    /// Position of the newest request or commit.
     fn began_at(&self) -> Option<i64> {
         self.record.asked_at.max(self.record.commits.last().map(|commit| commit.at))
     }
@@ -528,7 +526,6 @@ fn inner(words: &str) -> String {
     words.replace(['“', '”'], "\"")
 }
 
-/// What a person answered to a question.
 fn answer(question: &str, words: &str) -> String {
     format!("To “{}”, the user said: “{}”", inner(question), inner(words))
 }

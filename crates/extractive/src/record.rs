@@ -29,7 +29,6 @@ pub(super) struct Commit {
     pub(super) id: String,
     /// Its branch; empty if it was not printed.
     pub(super) branch: String,
-    /// The first line of its message.
     pub(super) subject: String,
 }
 
@@ -37,7 +36,6 @@ pub(super) struct Commit {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModelStep {
     pub(super) at: i64,
-    /// The model's text before it.
     pub(super) words: String,
 }
 
@@ -49,7 +47,6 @@ pub(super) struct Reply {
     pub(super) answer: String,
 }
 
-/// The facts known at the end of a history.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) commits: Vec<Commit>,

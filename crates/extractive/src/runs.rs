@@ -33,7 +33,6 @@ pub(super) struct Run {
 /// What a command did last with a subject: an entry of a tracker, a service, a package, a branch.
 #[derive(Debug, Clone)]
 pub(super) struct HandledSubject {
-    /// The command without its subjects.
     pub(super) command: String,
     pub(super) subject: String,
     pub(super) ends: bool,

@@ -126,7 +126,6 @@ pub(super) fn sentences_of(line: &str) -> Vec<&str> {
 /// The mark at the beginning of a line of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// None, or a number.
     Plain,
     Heading,
     /// A bullet, or a ticked check box.
@@ -177,7 +176,6 @@ pub(super) fn base_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Removes emphasis, which means nothing in a quotation.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 pub(super) enum Kind {
     /// Creates a file, or replaces all of it.
     Write,
-    /// Changes a part of a file.
     Edit,
     Command,
     /// Asks the user a question, and gets the answer.
@@ -30,7 +29,6 @@ pub(super) struct Task {
 /// The effect of a call on one file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct FileEffect {
-    /// The file, as the call spells it.
     pub(super) path: String,
     pub(super) kind: Kind,
     /// The text before, as far as the call contains it.
