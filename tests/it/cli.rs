@@ -222,7 +222,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["messages"], messages);
-    assert_eq!(report["views"]["asked"], report["contexts"]["within_window"]);
+    assert_eq!(report["views"]["asked"], report["views"]["within_window"]);
     assert_eq!(report["views"]["unpaired"], 0);
 
     let events = ended_events(&daemon);

@@ -170,8 +170,8 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     let wanted = NewCompaction::of_kind(CompactionKind::Summary);
     test.app.compactions().start(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
-    // The decision after the summary counts the summary.
-    assert_eq!((test.number(kept), test.number(ways)), (33, 2));
+    // The summary is counted in memory; the first decision that reads it from its rows keeps that.
+    assert_eq!((test.number(kept), test.number(ways)), (32, 2));
 }
 
 #[tokio::test]
@@ -202,11 +202,15 @@ async fn tokens_that_were_counted_before_an_erasure_count_no_more() {
     );
     test.database().execute_batch(&late).expect("a row");
     assert_eq!(estimate().await, erased);
-    // A decision that reads the rows counts what is there now.
+    // Nor does it count where the rows are read.
     let test = test.restart().await;
     append(&test, &session, conversation("a2 \"done\"")).await;
     test.settled().await;
-    assert_eq!(test.number("select count(*) from message_token_count where body = x'088f4e12028f4e1a0100'"), 0);
+    assert_eq!(test.view_as_of(&session, at).await.estimated_tokens, erased);
+    let with_row = test.view(&session).await.estimated_tokens;
+    test.database().execute_batch("delete from message_token_count").expect("no rows");
+    let test = test.restart().await;
+    assert_eq!(test.view(&session).await.estimated_tokens, with_row);
 }
 
 /// A law of supplied summaries: whatever else is compacted meanwhile, one that expects no revision is applied, or covers
@@ -226,6 +230,10 @@ async fn summaries_that_are_brought_along_beside_prunes_and_others_are_all_appli
         // A worker prunes meanwhile.
         let wanted = NewCompaction::of_kind(CompactionKind::Prune);
         test.app.compactions().start(&session, wanted).await.expect("there are outputs to clear");
+        // In every other round it is done before: whoever is faster may win every race.
+        if round % 2 == 1 {
+            test.settled().await;
+        }
         for turn in first + 2..first + 6 {
             let (one, other) = tokio::join!(supply(turn, "one"), supply(turn, "other"));
             for supplied in [one, other] {

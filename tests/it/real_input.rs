@@ -39,7 +39,7 @@ fn check_playback(name: &str, preset: &str) {
     let arguments =
         ["import", "--live", "--preset", preset, "--window", "64000", "--max-output", "16000", "--views", &kept, &file];
     let report = daemon.json(&arguments).remove(0);
-    assert_eq!(report["views"]["asked"], report["contexts"]["within_window"], "{report}");
+    assert_eq!(report["views"]["asked"], report["views"]["within_window"], "{report}");
     assert_eq!(report["views"]["unpaired"], 0, "{report}");
     let summaries = report["compactions"]["summaries"].as_u64().expect("a count");
     assert!((2..=6).contains(&summaries), "{report}");
