@@ -330,7 +330,8 @@ impl<'a> Selection<'a> {
             !candidate.is_taken && candidate.section.is_some() && admits(candidate.item.origin)
         };
         let open: Vec<usize> = (0..self.candidates.len()).filter(is_open).collect();
-        let is_piece = |at: &&usize| self.candidates[**at].item.piece_of().is_some();
+        let piece = |at: &&usize| Some(&self.candidates[**at].item).filter(|item| item.head.is_empty())?.piece_of();
+        let is_piece = |at: &&usize| piece(at).is_some();
         let places = open.iter().filter(is_piece).map(|at| (self.candidates[*at].item.order, *at));
         let mut places: HashMap<Order, usize> = places.collect();
         let mut heap: BinaryHeap<_> = open.into_iter().map(|at| (gain(self, at), Reverse(at))).collect();
