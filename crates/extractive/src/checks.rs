@@ -114,7 +114,6 @@ impl Checks {
         self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
     }
 
-    /// Position of the newest check that passed.
     pub(super) fn passed_at(&self) -> Option<i64> {
         let passed = self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed);
         passed.map(|check| check.at).max()

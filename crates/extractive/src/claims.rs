@@ -75,6 +75,7 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
 /// The evidence for and against the claims of a summary.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence<'a> {
+    /// The messages that the summary covers, oldest first.
     pub messages: Vec<&'a SourceMessage>,
     /// What the summary before it covers, whose messages are not at hand.
     pub earlier: Digest,

@@ -32,6 +32,7 @@ const OUTPUT_HEAD_BYTES: usize = 1_200;
 const OUTPUT_TAIL_BYTES: usize = 1_800;
 const PROSE_BYTES_MAX: usize = 16_000;
 
+/// What a summary is made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
     pub(super) length: i64,
@@ -69,6 +70,7 @@ pub(super) struct Call {
 }
 
 impl Digest {
+    /// The digest of messages, oldest first.
     pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let messages: Vec<&SourceMessage> = messages.into_iter().collect();
         let calls = Calls::from_messages(messages.iter().copied());
