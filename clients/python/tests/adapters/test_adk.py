@@ -249,7 +249,8 @@ async def test_an_agent_works_over_views_of_a_small_window(client: aio.Client) -
     under = service.longhand("A", "u", "s")
     history = [message async for message in under.history(include_derived=True, page_size=1000)]
     assert len([message for message in history if message.kind == v1.MESSAGE_KIND_SUMMARY]) > 1
-    assert max(len(contents) for contents in model.asked) < 60
+    # On a busy machine a compaction comes some turns later.
+    assert max(len(contents) for contents in model.asked) < 75
     for contents in model.asked:
         # What a summary says is a content of its own, in front of the user's next words.
         same = [place for place, (one, two) in enumerate(itertools.pairwise(contents)) if one.role == two.role]
