@@ -74,7 +74,7 @@ macro_rules! limited {
     };
 }
 
-/// The services of one store behind the guard, as [`guarded`] has them.
+/// The services of one store behind the guard, as [`guard_services`] has them.
 pub async fn router(app: Longhand) -> (GuardedServices, HealthReporter) {
     let entrance = app.entrance().clone();
     guard_services(Arc::new(services(app)), entrance).await
