@@ -35,7 +35,7 @@ mod erasures;
 
 /// One action on a session. Indexes choose among the existing messages.
 #[derive(Debug, Clone)]
-enum Step {
+enum AgentStep {
     /// A request of this number of characters.
     Request(usize),
     /// A reply of this number of characters, with this number of calls.
@@ -80,36 +80,36 @@ enum Step {
     Erase(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AgentStep> {
     let pick = 0_usize..1_000;
     let words = 0_usize..1_500;
     prop_oneof![
-        4 => words.clone().prop_map(Step::Request),
-        5 => (words.clone(), 0_usize..4).prop_map(|(words, calls)| Step::Reply(words, calls)),
-        4 => (words.clone(), 1_usize..4).prop_map(|(words, count)| Step::Results(words, count)),
-        2 => words.clone().prop_map(Step::Whole),
-        1 => pick.clone().prop_map(Step::Stray),
-        1 => Just(Step::Image),
-        1 => Just(Step::Fail),
-        1 => Just(Step::Overflow),
-        1 => Just(Step::Entry),
-        1 => Just(Step::Version),
-        1 => Just(Step::Open),
-        1 => pick.clone().prop_map(Step::Grow),
-        1 => pick.clone().prop_map(Step::Seal),
-        1 => pick.clone().prop_map(Step::Rewind),
-        1 => pick.clone().prop_map(Step::Replace),
-        2 => pick.clone().prop_map(Step::Edit),
-        2 => pick.clone().prop_map(Step::TakeOut),
-        2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| Step::Pin(which, unpin)),
-        2 => Just(Step::Undo),
-        1 => Just(Step::Redo),
-        1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| Step::Supply(tail, until)),
-        4 => any::<bool>().prop_map(Step::Compact),
-        1 => (pick.clone(), pick.clone()).prop_map(|(head, tail)| Step::Within(head, tail)),
-        1 => pick.clone().prop_map(Step::Fork),
-        1 => pick.prop_map(Step::Erase),
-        1 => any::<bool>().prop_map(Step::Preset),
+        4 => words.clone().prop_map(AgentStep::Request),
+        5 => (words.clone(), 0_usize..4).prop_map(|(words, calls)| AgentStep::Reply(words, calls)),
+        4 => (words.clone(), 1_usize..4).prop_map(|(words, count)| AgentStep::Results(words, count)),
+        2 => words.clone().prop_map(AgentStep::Whole),
+        1 => pick.clone().prop_map(AgentStep::Stray),
+        1 => Just(AgentStep::Image),
+        1 => Just(AgentStep::Fail),
+        1 => Just(AgentStep::Overflow),
+        1 => Just(AgentStep::Entry),
+        1 => Just(AgentStep::Version),
+        1 => Just(AgentStep::Open),
+        1 => pick.clone().prop_map(AgentStep::Grow),
+        1 => pick.clone().prop_map(AgentStep::Seal),
+        1 => pick.clone().prop_map(AgentStep::Rewind),
+        1 => pick.clone().prop_map(AgentStep::Replace),
+        2 => pick.clone().prop_map(AgentStep::Edit),
+        2 => pick.clone().prop_map(AgentStep::TakeOut),
+        2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| AgentStep::Pin(which, unpin)),
+        2 => Just(AgentStep::Undo),
+        1 => Just(AgentStep::Redo),
+        1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| AgentStep::Supply(tail, until)),
+        4 => any::<bool>().prop_map(AgentStep::Compact),
+        1 => (pick.clone(), pick.clone()).prop_map(|(head, tail)| AgentStep::Within(head, tail)),
+        1 => pick.clone().prop_map(AgentStep::Fork),
+        1 => pick.prop_map(AgentStep::Erase),
+        1 => any::<bool>().prop_map(AgentStep::Preset),
     ]
 }
 
@@ -337,19 +337,19 @@ impl Fixture {
         written.get(number.checked_rem(written.len())?)
     }
 
-    async fn take(&mut self, at: usize, step: &Step) -> Result<(), Error> {
+    async fn take(&mut self, at: usize, step: &AgentStep) -> Result<(), Error> {
         let fresh = format!("c{}", self.count);
         match *step {
-            Step::Request(size) => {
+            AgentStep::Request(size) => {
                 self.append(at, Role::User, MessageKind::Normal, vec![text(&filler("u", size))], false).await;
             }
-            Step::Reply(size, calls) => {
+            AgentStep::Reply(size, calls) => {
                 let ids: Vec<String> = (0..calls).map(|number| format!("{fresh}-{number}")).collect();
                 let parts = std::iter::once(text(&filler("a", size))).chain(ids.iter().map(|id| call(id))).collect();
                 self.append(at, Role::Assistant, MessageKind::Normal, parts, false).await;
                 self.sessions[at].calls.extend(ids);
             }
-            Step::Results(size, count) => {
+            AgentStep::Results(size, count) => {
                 let calls = &mut self.sessions[at].calls;
                 let taken: Vec<String> = calls.drain(..count.min(calls.len())).collect();
                 if !taken.is_empty() {
@@ -357,20 +357,20 @@ impl Fixture {
                     self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
                 }
             }
-            Step::Whole(size) => {
+            AgentStep::Whole(size) => {
                 let parts = vec![call(&fresh), result(&fresh, &filler("t", size)), text("so be it")];
                 self.append(at, Role::Assistant, MessageKind::Normal, parts, false).await;
             }
-            Step::Stray(number) => {
+            AgentStep::Stray(number) => {
                 let parts = vec![result(&format!("c{}-0", number % (self.count + 1)), "too late")];
                 self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
             }
-            Step::Image => {
+            AgentStep::Image => {
                 let image = Media { mime_type: "image/png".to_owned(), name: fresh, ..Media::default() };
                 let parts = vec![text("what is this?"), NewPart::new(PartBody::Media(image))];
                 self.append(at, Role::User, MessageKind::Normal, parts, false).await;
             }
-            Step::Fail => {
+            AgentStep::Fail => {
                 self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await;
                 let session = &mut self.sessions[at];
                 let written = session.written.last_mut().expect("it was just written");
@@ -380,12 +380,12 @@ impl Fixture {
                 let sealed = self.test.app.messages().finish(&session.id, &id, finish.clone(), None).await?;
                 (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
             }
-            Step::Entry => {
+            AgentStep::Entry => {
                 let record = Record { kind: "entry".to_owned(), data: "{}".to_owned() };
                 let parts = vec![NewPart::new(PartBody::Record(record))];
                 self.append(at, Role::System, MessageKind::Record, parts, false).await;
             }
-            Step::Version => {
+            AgentStep::Version => {
                 let record = Record { kind: "state".to_owned(), data: fresh };
                 let new = NewMessage {
                     client_id: Some("state".to_owned()),
@@ -396,7 +396,7 @@ impl Fixture {
                 self.count += 1;
                 self.write(at, new, None, None).await?;
             }
-            Step::Replace(number) => {
+            AgentStep::Replace(number) => {
                 let Some(end) = self.chosen(at, number).map(|written| written.id.to_string()) else { return Ok(()) };
                 self.count += 1;
                 let parts = vec![text("rather this")];
@@ -404,10 +404,10 @@ impl Fixture {
                     NewMessage { client_id: Some(format!("m{}", self.count)), ..NewMessage::sealed(Role::User, parts) };
                 self.write(at, new, None, Some(&end)).await?;
             }
-            Step::Open => self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await,
-            Step::Grow(number) => self.grow(at, number, &fresh).await?,
-            Step::Seal(number) => self.seal(at, number).await?,
-            Step::Erase(number) => self.erase(at, number).await?,
+            AgentStep::Open => self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await,
+            AgentStep::Grow(number) => self.grow(at, number, &fresh).await?,
+            AgentStep::Seal(number) => self.seal(at, number).await?,
+            AgentStep::Erase(number) => self.erase(at, number).await?,
             ref mark => self.mark(at, mark).await?,
         }
         Ok(())
@@ -447,17 +447,17 @@ impl Fixture {
         Ok(())
     }
 
-    async fn mark(&mut self, at: usize, step: &Step) -> Result<(), Error> {
+    async fn mark(&mut self, at: usize, step: &AgentStep) -> Result<(), Error> {
         let app = self.test.app.clone();
         let id = self.sessions[at].id.clone();
         let name = |written: Option<&Written>| written.map(|written| written.id.to_string()).unwrap_or_default();
         match *step {
-            Step::Rewind(number) => {
+            AgentStep::Rewind(number) => {
                 let named = name(self.chosen(at, number));
                 let to = if named.is_empty() { RewindTo::Start } else { RewindTo::Message(&named) };
                 drop(app.messages().rewind(&id, to, None).await?);
             }
-            Step::Edit(number) => {
+            AgentStep::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));
                 let (original, target) = (target.original, target.id.to_string());
@@ -476,7 +476,7 @@ impl Fixture {
                     original,
                 });
             }
-            Step::TakeOut(number) => {
+            AgentStep::TakeOut(number) => {
                 let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
                 let edited = app.messages().edit(&id, &target.to_string(), &[], None).await?;
                 assert!(edited.ids.is_empty(), "nothing stands in its place");
@@ -484,7 +484,7 @@ impl Fixture {
                 let shown = view.messages.iter().any(|message| message.source == Some(target));
                 assert!(!shown, "{target} is shown although it was taken out");
             }
-            Step::Pin(number, unpin) => {
+            AgentStep::Pin(number, unpin) => {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
                 let Some((target, original)) = chosen else { return Ok(()) };
                 let target = target.to_string();
@@ -495,9 +495,9 @@ impl Fixture {
                 });
                 self.sessions[at].ever_pinned.insert(original);
             }
-            Step::Undo => drop(app.compactions().undo(&id, None).await?),
-            Step::Redo => drop(app.compactions().redo(&id, None).await?),
-            Step::Supply(tail, until) => {
+            AgentStep::Undo => drop(app.compactions().undo(&id, None).await?),
+            AgentStep::Redo => drop(app.compactions().redo(&id, None).await?),
+            AgentStep::Supply(tail, until) => {
                 let new = NewSummary {
                     text: "brought along".to_owned(),
                     tail_start: name(self.chosen(at, tail)),
@@ -506,12 +506,12 @@ impl Fixture {
                 };
                 app.compactions().supply_summary(&id, new).await?;
             }
-            Step::Compact(prune) => {
+            AgentStep::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
                 app.compactions().start(&id, NewCompaction::of_kind(kind)).await?;
                 self.settle().await;
             }
-            Step::Within(head, tail) => {
+            AgentStep::Within(head, tail) => {
                 let wanted = NewCompaction {
                     head_start: name(self.chosen(at, head)),
                     tail_start: name(self.chosen(at, tail)),
@@ -528,12 +528,12 @@ impl Fixture {
                 }
                 self.settle().await;
             }
-            Step::Overflow => {
+            AgentStep::Overflow => {
                 app.compactions().report_overflow(&id, Overflow { status: Some(413), ..Overflow::default() }).await?;
                 self.settle().await;
             }
-            Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
-            Step::Preset(other) => {
+            AgentStep::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
+            AgentStep::Preset(other) => {
                 let Rules { preset, policy_json, override_json } = self.rules[usize::from(other)].clone();
                 let given = |text: String| (!text.is_empty()).then_some(text);
                 let change = SessionChange {
@@ -664,7 +664,7 @@ impl Fixture {
     }
 
     /// Carries out the steps, and checks the laws after each.
-    async fn play(mut self, steps: &[(usize, Step)]) {
+    async fn play(mut self, steps: &[(usize, AgentStep)]) {
         for (number, (which, step)) in steps.iter().enumerate() {
             let at = which % self.sessions.len();
             match self.take(at, step).await {
@@ -738,19 +738,19 @@ async fn the_laws_hold_whatever_is_done() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_laws_hold_around_an_edit_that_is_left_out() {
     let steps = [
-        Step::Entry,
-        Step::Request(0),
-        Step::Entry,
-        Step::Whole(0),
-        Step::Request(0),
-        Step::Open,
-        Step::Request(0),
-        Step::Edit(431),
-        Step::Image,
-        Step::Image,
-        Step::Entry,
-        Step::Pin(31, false),
-        Step::Request(0),
+        AgentStep::Entry,
+        AgentStep::Request(0),
+        AgentStep::Entry,
+        AgentStep::Whole(0),
+        AgentStep::Request(0),
+        AgentStep::Open,
+        AgentStep::Request(0),
+        AgentStep::Edit(431),
+        AgentStep::Image,
+        AgentStep::Image,
+        AgentStep::Entry,
+        AgentStep::Pin(31, false),
+        AgentStep::Request(0),
     ]
     .map(|step| (0, step));
     let rules = [Rules::small("opencode@seed", SMALL_OPENCODE), Rules::small("pi@1.5", SMALL_PI)];

@@ -134,7 +134,7 @@ impl Side {
 
 /// A step of a history.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum TenantCall {
     Append(usize),
     Child(usize),
     Fork(usize),
@@ -145,18 +145,18 @@ pub(super) enum Step {
 }
 
 /// A history for each of the five writers.
-pub(super) fn histories() -> impl Strategy<Value = Vec<Vec<Step>>> {
+pub(super) fn histories() -> impl Strategy<Value = Vec<Vec<TenantCall>>> {
     let step = (0..7, 0..100_usize).prop_map(|(step, of)| match step {
-        0 | 1 => Step::Append(of),
-        2 => Step::Child(of),
-        3 => Step::Fork(of),
-        4 => Step::Summarize(of),
-        5 => Step::Undo(of),
-        _ => Step::Rename(of),
+        0 | 1 => TenantCall::Append(of),
+        2 => TenantCall::Child(of),
+        3 => TenantCall::Fork(of),
+        4 => TenantCall::Summarize(of),
+        5 => TenantCall::Undo(of),
+        _ => TenantCall::Rename(of),
     });
     let archived = any::<bool>();
     let history = (prop::collection::vec(step, 4..12), archived).prop_map(|(mut steps, archived)| {
-        steps.extend(archived.then_some(Step::Archive(0)));
+        steps.extend(archived.then_some(TenantCall::Archive(0)));
         steps
     });
     prop::collection::vec(history, 6)
@@ -228,7 +228,7 @@ impl Writer {
     }
 
     /// Plays a history in which every session is below the first one.
-    async fn play(&mut self, steps: &[Step]) {
+    async fn play(&mut self, steps: &[TenantCall]) {
         let first = self.create(None).await;
         self.append(&first).await;
         self.append(&first).await;
@@ -242,15 +242,15 @@ impl Writer {
         for step in steps {
             let pick = |of: &usize| self.sessions[of % self.sessions.len()].clone();
             match step {
-                Step::Append(of) => {
+                TenantCall::Append(of) => {
                     let session = pick(of);
                     self.append(&session).await;
                 }
-                Step::Child(of) => {
+                TenantCall::Child(of) => {
                     let session = self.create(Some(pick(of))).await;
                     self.append(&session).await;
                 }
-                Step::Fork(of) => {
+                TenantCall::Fork(of) => {
                     let client_id = format!("{}-fork-{}", self.written.marker, self.sessions.len());
                     let (session, title) = (pick(of), self.written.marker.clone());
                     let fork = self.app.sessions().fork(&session, ForkPoint::default(), Some(client_id.clone()), title);
@@ -259,7 +259,7 @@ impl Writer {
                     self.add(Kind::Client, client_id);
                     self.sessions.push(id);
                 }
-                Step::Summarize(of) => {
+                TenantCall::Summarize(of) => {
                     let words = format!("a summary of {}", self.written.marker);
                     let new = NewSummary { text: words, ..NewSummary::default() };
                     if let Ok(supplied) = self.app.compactions().supply_summary(&pick(of), new).await {
@@ -267,13 +267,13 @@ impl Writer {
                     }
                 }
                 // Without anything to undo nothing happens.
-                Step::Undo(of) => drop(self.app.compactions().undo(&pick(of), None).await),
-                Step::Rename(of) => {
+                TenantCall::Undo(of) => drop(self.app.compactions().undo(&pick(of), None).await),
+                TenantCall::Rename(of) => {
                     let title = Some(format!("new title of {}", self.written.marker));
                     let change = SessionChange { title, ..SessionChange::default() };
                     self.app.sessions().update(&pick(of), change).await.expect("a change");
                 }
-                Step::Archive(of) => drop(self.app.sessions().archive(&pick(&(of + 1))).await),
+                TenantCall::Archive(of) => drop(self.app.sessions().archive(&pick(&(of + 1))).await),
             }
         }
     }
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// A store in which everybody has written a history.
-    pub(super) async fn new(histories: &[Vec<Step>]) -> Self {
+    pub(super) async fn new(histories: &[Vec<TenantCall>]) -> Self {
         let options = scheduler::Options { client_wait: Duration::from_secs(600), ..scheduler::Options::default() };
         let test = TestApp::with_options(Arc::new(Extractive), options).await;
         test.longhand.load_access_tokens("lh_owner_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").await.expect("read");

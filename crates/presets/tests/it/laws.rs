@@ -37,7 +37,7 @@ use crate::presets;
 mod found;
 mod stored_session;
 
-use stored_session::{Provider, Snapshot, Step, StoredSession, provider, step};
+use stored_session::{Provider, Snapshot, StoredChange, StoredSession, provider, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -83,7 +83,7 @@ struct Conversation {
     /// The length of the summaries; none if every summary is refused.
     summary: Option<usize>,
     provider: Provider,
-    steps: Vec<Step>,
+    steps: Vec<StoredChange>,
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
@@ -156,14 +156,14 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn play(mut self, steps: &[Step]) {
+    fn play(mut self, steps: &[StoredChange]) {
         for step in steps {
             let wrote = self.stored.take(step);
-            if matches!(step, Step::Undo | Step::Pin(_) | Step::Erase(_)) {
+            if matches!(step, StoredChange::Undo | StoredChange::Pin(_) | StoredChange::Erase(_)) {
                 // Guards begin anew.
                 self.newest = None;
             }
-            if matches!(step, Step::Erase(_)) {
+            if matches!(step, StoredChange::Erase(_)) {
                 // The views before had what is gone.
                 self.snapshots.clear();
             }
@@ -172,8 +172,8 @@ impl Session<'_> {
             self.snapshots.push(before.clone());
             let mut burst = vec![before];
             match step {
-                Step::Prune => self.by_hand(None, &mut burst),
-                Step::ApplyLevel => {
+                StoredChange::Prune => self.by_hand(None, &mut burst),
+                StoredChange::ApplyLevel => {
                     let highest = self.stored.policy.levels().next_back().map(|(level, _)| level);
                     highest.into_iter().for_each(|level| self.by_hand(Some(level), &mut burst));
                 }

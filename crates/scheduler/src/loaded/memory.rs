@@ -114,7 +114,7 @@ impl Slot {
 }
 
 /// The outcome of a look at a session in memory.
-enum Found<T> {
+enum StateLookup<T> {
     /// A fact about it, and its pending work as of its last update.
     Fact(T, PendingWork),
     /// It must be read.
@@ -307,9 +307,9 @@ impl LoadedSessions {
         let slot = self.memory.slot(key);
         let whole = Arc::clone;
         match self.in_memory(&slot, None, whole) {
-            Found::Fact(session, pending) => return Ok(SessionLookup::Loaded((session, pending))),
-            Found::Nothing => return Ok(self.missing(slot)),
-            Found::InStore => {}
+            StateLookup::Fact(session, pending) => return Ok(SessionLookup::Loaded((session, pending))),
+            StateLookup::Nothing => return Ok(self.missing(slot)),
+            StateLookup::InStore => {}
         }
         let _turn = slot.reading.lock().await;
         let (pending, newest) = self.store.views().newest(key).await?;
@@ -333,9 +333,9 @@ impl LoadedSessions {
         let slot = self.memory.slot(key);
         let of = |session: &Arc<LoadedSession>| fact(session);
         match self.in_memory(&slot, Some(at_least), of) {
-            Found::Fact(fact, _) => return Ok(SessionLookup::Loaded(fact)),
-            Found::Nothing => return Ok(self.missing(slot)),
-            Found::InStore => {}
+            StateLookup::Fact(fact, _) => return Ok(SessionLookup::Loaded(fact)),
+            StateLookup::Nothing => return Ok(self.missing(slot)),
+            StateLookup::InStore => {}
         }
         let _turn = slot.reading.lock().await;
         let fact = self.updated(&slot, at_least, of).await?;
@@ -355,9 +355,9 @@ impl LoadedSessions {
         of: impl Fn(&Arc<LoadedSession>) -> T,
     ) -> Result<Option<T>> {
         match self.in_memory(slot, Some(at_least), &of) {
-            Found::Fact(fact, _) => return Ok(Some(fact)),
-            Found::Nothing => return Ok(None),
-            Found::InStore => {}
+            StateLookup::Fact(fact, _) => return Ok(Some(fact)),
+            StateLookup::Nothing => return Ok(None),
+            StateLookup::InStore => {}
         }
         let Some(known) = locked(&slot.session).clone() else { return Ok(None) };
         let mut newer = match self.store.views().newer_messages(&known.source, limits::LARGE_VIEW_BYTES).await {
@@ -378,30 +378,30 @@ impl LoadedSessions {
         slot: &Arc<Slot>,
         at_least: Option<Revision>,
         of: impl Fn(&Arc<LoadedSession>) -> T,
-    ) -> Found<T> {
+    ) -> StateLookup<T> {
         // Asked first: what ended before was told before.
         let is_committing = at_least.is_none() && self.store.views().is_committing(slot.key);
         let mut state = locked(&slot.session);
-        let Some(known) = state.as_ref() else { return Found::Nothing };
+        let Some(known) = state.as_ref() else { return StateLookup::Nothing };
         // One caller folds the messages of all that were committed together.
         if at_least.is_some_and(|revision| revision <= known.source.at) {
-            return Found::Fact(of(known), known.source.pending);
+            return StateLookup::Fact(of(known), known.source.pending);
         }
         if is_committing {
-            return Found::InStore;
+            return StateLookup::InStore;
         }
         let missing = locked(&slot.unfolded).since(&known.source, at_least);
         let newer = match missing {
-            Missing::Nothing(pending) => return Found::Fact(of(known), pending),
+            Missing::Nothing(pending) => return StateLookup::Fact(of(known), pending),
             Missing::Messages(newer) => newer,
-            Missing::Rows => return Found::InStore,
+            Missing::Rows => return StateLookup::InStore,
         };
         if !newer.messages.is_empty() && tokens::basis(&known.policy).is_some() {
-            return Found::InStore;
+            return StateLookup::InStore;
         }
         let pending = newer.newest.pending;
         self.extend(slot, &mut state, newer);
-        state.as_ref().map_or(Found::Nothing, |session| Found::Fact(of(session), pending))
+        state.as_ref().map_or(StateLookup::Nothing, |session| StateLookup::Fact(of(session), pending))
     }
 
     /// Adds messages to a session that does not have them yet.

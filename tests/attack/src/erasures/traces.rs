@@ -79,7 +79,7 @@ pub(super) struct Trace {
 }
 
 /// A file with traces: its path, its bytes, and what was found in them.
-pub(super) type Traced = (PathBuf, Vec<u8>, Vec<Found>);
+pub(super) type Traced = (PathBuf, Vec<u8>, Vec<FileTrace>);
 
 impl Trace {
     /// What a text leaves that is compressed with other bytes, or not at all.
@@ -179,7 +179,7 @@ fn bit(print: Print) -> (usize, u64) {
 
 /// A trace in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FileTrace {
     pub(super) offset: usize,
     /// The number of what left it.
     pub(super) of: usize,
@@ -199,12 +199,12 @@ impl Wanted {
     }
 
     /// The traces in some bytes.
-    fn find(&self, bytes: &[u8]) -> Vec<Found> {
+    fn find(&self, bytes: &[u8]) -> Vec<FileTrace> {
         let plain = markers(bytes).filter_map(|(offset, marker)| {
             let of = *self.markers.get(&marker)?;
-            Some(Found { offset, of, is_compressed: false })
+            Some(FileTrace { offset, of, is_compressed: false })
         });
-        let mut found: Vec<Found> = plain.collect();
+        let mut found: Vec<FileTrace> = plain.collect();
         if self.prints.is_empty() {
             return found;
         }
@@ -216,7 +216,7 @@ impl Wanted {
                 && let Some(of) = self.prints.get(&print)
                 && last >= PRINT_BYTES - 1
             {
-                found.push(Found { offset: last + 1 - PRINT_BYTES, of: *of, is_compressed: true });
+                found.push(FileTrace { offset: last + 1 - PRINT_BYTES, of: *of, is_compressed: true });
             }
         }
         found

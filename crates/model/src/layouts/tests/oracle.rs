@@ -18,7 +18,7 @@ use crate::message::MessageKind;
 
 /// A step in the life of a session. Numbers choose among the existing items.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum LayoutChange {
     Message,
     Noise,
     Edit(usize),
@@ -36,23 +36,23 @@ pub(super) enum Step {
     RedoNewest,
 }
 
-pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<LayoutChange>> {
     let step = prop_oneof![
-        12 => Just(Step::Message),
-        3 => Just(Step::Noise),
-        3 => (0_usize..40).prop_map(Step::Edit),
-        2 => (0_usize..40).prop_map(Step::TakeOut),
-        2 => (0_usize..12).prop_map(Step::Rewind),
-        2 => (0_usize..40).prop_map(Step::Pin),
-        1 => Just(Step::Prune),
-        2 => (0_usize..40).prop_map(Step::Omit),
-        2 => (0_usize..40).prop_map(Step::Replay),
-        3 => (0_usize..4).prop_map(Step::Compact),
-        2 => (0_usize..4).prop_map(Step::Begin),
-        3 => Just(Step::Finish),
-        2 => (0_usize..40).prop_map(Step::Undo),
-        1 => Just(Step::UndoNewest),
-        1 => Just(Step::RedoNewest),
+        12 => Just(LayoutChange::Message),
+        3 => Just(LayoutChange::Noise),
+        3 => (0_usize..40).prop_map(LayoutChange::Edit),
+        2 => (0_usize..40).prop_map(LayoutChange::TakeOut),
+        2 => (0_usize..12).prop_map(LayoutChange::Rewind),
+        2 => (0_usize..40).prop_map(LayoutChange::Pin),
+        1 => Just(LayoutChange::Prune),
+        2 => (0_usize..40).prop_map(LayoutChange::Omit),
+        2 => (0_usize..40).prop_map(LayoutChange::Replay),
+        3 => (0_usize..4).prop_map(LayoutChange::Compact),
+        2 => (0_usize..4).prop_map(LayoutChange::Begin),
+        3 => Just(LayoutChange::Finish),
+        2 => (0_usize..40).prop_map(LayoutChange::Undo),
+        1 => Just(LayoutChange::UndoNewest),
+        1 => Just(LayoutChange::RedoNewest),
     ];
     proptest::collection::vec(step, 0..40)
 }
@@ -76,7 +76,7 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn play(steps: &[Step]) -> Self {
+    pub(super) fn play(steps: &[LayoutChange]) -> Self {
         let mut oracle = Self::default();
         for step in steps {
             oracle.step(step);
@@ -84,16 +84,16 @@ impl Oracle {
         oracle
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &LayoutChange) {
         match *step {
-            Step::Message => {
+            LayoutChange::Message => {
                 let revision = self.tick();
                 self.normal.push(revision);
             }
-            Step::Noise => {
+            LayoutChange::Noise => {
                 self.tick();
             }
-            Step::Edit(choice) => {
+            LayoutChange::Edit(choice) => {
                 if let Some((target, _)) = self.choose(choice) {
                     let replacement = self.tick();
                     let revision = self.tick();
@@ -101,27 +101,27 @@ impl Oracle {
                     self.marks.push(edited(revision, target, replacement));
                 }
             }
-            Step::TakeOut(choice) => {
+            LayoutChange::TakeOut(choice) => {
                 if let Some((target, _)) = self.choose(choice) {
                     let revision = self.tick();
                     self.marks.push(taken_out(revision, target));
                 }
             }
-            Step::Rewind(back) => {
+            LayoutChange::Rewind(back) => {
                 let after = self.revision - Revision::try_from(back).expect("small");
                 let revision = self.tick();
                 self.marks.push(rewound(revision, after.max(0)));
             }
-            Step::Pin(choice) => {
+            LayoutChange::Pin(choice) => {
                 if let Some((position, shown)) = self.choose(choice) {
                     let revision = self.tick();
                     self.marks.push(pinned(revision, if choice % 2 == 0 { position } else { shown }));
                 }
             }
-            Step::Prune => {
+            LayoutChange::Prune => {
                 self.prune();
             }
-            Step::Omit(choice) => {
+            LayoutChange::Omit(choice) => {
                 let tail_start = self.summary(self.revision).map_or(0, |(_, compacted)| compacted.tail_start);
                 let chosen = self.choose(choice).filter(|(position, _)| *position >= tail_start);
                 if let Some((_, shown)) = chosen {
@@ -129,7 +129,7 @@ impl Oracle {
                     self.marks.push(left_out(revision, range(shown, shown)));
                 }
             }
-            Step::Replay(choice) => {
+            LayoutChange::Replay(choice) => {
                 if let Some((target, _)) = self.choose(choice) {
                     let replacement = self.tick();
                     self.replays.insert(replacement);
@@ -138,25 +138,25 @@ impl Oracle {
                     self.marks.push(replayed(revision, target));
                 }
             }
-            Step::Compact(keep) => {
+            LayoutChange::Compact(keep) => {
                 self.compact(keep);
             }
-            Step::Begin(keep) => self.begun = self.begin(keep),
-            Step::Finish => {
+            LayoutChange::Begin(keep) => self.begun = self.begin(keep),
+            LayoutChange::Finish => {
                 self.finish();
             }
-            Step::Undo(choice) => {
+            LayoutChange::Undo(choice) => {
                 if let Some(target) = (!self.marks.is_empty()).then(|| self.marks[choice % self.marks.len()].revision) {
                     let revision = self.tick();
                     self.marks.push(undo(revision, target));
                 }
             }
-            Step::RedoNewest => {
+            LayoutChange::RedoNewest => {
                 if let Redo::Possible(found) = newest_undone(&self.marks, self.revision) {
                     self.reverse(found.target);
                 }
             }
-            Step::UndoNewest => {
+            LayoutChange::UndoNewest => {
                 if let Some(found) = newest_change(&self.marks, self.revision) {
                     self.reverse(found.target);
                 }

@@ -22,7 +22,7 @@ use crate::policy::plan::{self, PlanningInput};
 
 /// A step of a client. The numbers choose among the existing items.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum StoredChange {
     /// A request, optionally with an image.
     Request(Words, bool),
     /// A reply with reasoning and a number of calls.
@@ -89,28 +89,28 @@ fn words() -> impl Strategy<Value = Words> {
 }
 
 /// Any step of a client.
-pub(super) fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = StoredChange> {
     let pick = || 0_usize..1_000;
     let flag = any::<bool>;
     prop_oneof![
-        5 => (words(), prop::bool::weighted(0.1)).prop_map(|(words, image)| Step::Request(words, image)),
-        6 => (words(), words(), 0_usize..4).prop_map(|(words, thoughts, calls)| Step::Reply(words, thoughts, calls)),
+        5 => (words(), prop::bool::weighted(0.1)).prop_map(|(words, image)| StoredChange::Request(words, image)),
+        6 => (words(), words(), 0_usize..4).prop_map(|(words, thoughts, calls)| StoredChange::Reply(words, thoughts, calls)),
         6 => (words(), 1_usize..4, flag(), prop::bool::weighted(0.1))
-            .prop_map(|(words, count, last, image)| Step::Results(words, count, last, image)),
-        2 => words().prop_map(Step::Whole),
-        1 => pick().prop_map(Step::Stray),
-        1 => words().prop_map(Step::System),
-        1 => Just(Step::Record),
-        1 => words().prop_map(Step::Failure),
-        1 => words().prop_map(Step::Open),
-        1 => pick().prop_map(Step::Grow),
-        2 => pick().prop_map(Step::Seal),
-        1 => pick().prop_map(Step::Pin),
-        1 => pick().prop_map(Step::Erase),
-        1 => Just(Step::Undo),
-        1 => Just(Step::Prune),
-        1 => Just(Step::ApplyLevel),
-        1 => Just(Step::Pause),
+            .prop_map(|(words, count, last, image)| StoredChange::Results(words, count, last, image)),
+        2 => words().prop_map(StoredChange::Whole),
+        1 => pick().prop_map(StoredChange::Stray),
+        1 => words().prop_map(StoredChange::System),
+        1 => Just(StoredChange::Record),
+        1 => words().prop_map(StoredChange::Failure),
+        1 => words().prop_map(StoredChange::Open),
+        1 => pick().prop_map(StoredChange::Grow),
+        2 => pick().prop_map(StoredChange::Seal),
+        1 => pick().prop_map(StoredChange::Pin),
+        1 => pick().prop_map(StoredChange::Erase),
+        1 => Just(StoredChange::Undo),
+        1 => Just(StoredChange::Prune),
+        1 => Just(StoredChange::ApplyLevel),
+        1 => Just(StoredChange::Pause),
     ]
 }
 
@@ -315,17 +315,17 @@ impl StoredSession {
     }
 
     /// Executes a step that is not a compaction. Returns true if anything was written.
-    pub(super) fn take(&mut self, step: &Step) -> bool {
+    pub(super) fn take(&mut self, step: &StoredChange) -> bool {
         let sealed = || Some(Finish::default());
         let reason = |reason| Some(Finish { reason: Some(reason), ..Finish::default() });
         let normal = MessageKind::Normal;
         match *step {
-            Step::Request(words, image) => {
+            StoredChange::Request(words, image) => {
                 let mut bodies = vec![PartBody::Text(words.text())];
                 bodies.extend(image.then(|| PartBody::Media(image_media())));
                 self.write(Role::User, normal, bodies, sealed());
             }
-            Step::Reply(words, thoughts, calls) => {
+            StoredChange::Reply(words, thoughts, calls) => {
                 let mut bodies = vec![PartBody::Reasoning(thoughts.text()), PartBody::Text(words.text())];
                 let block = Opaque { provider: "p".into(), kind: "signed".into(), data: vec![7; thoughts.length % 9] };
                 bodies.extend((thoughts.length % 5 == 1).then_some(PartBody::Opaque(block)));
@@ -336,7 +336,7 @@ impl StoredSession {
                 let finish = self.replied(if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop });
                 self.write(Role::Assistant, normal, bodies, finish);
             }
-            Step::Results(words, count, last_first, image) => {
+            StoredChange::Results(words, count, last_first, image) => {
                 let count = count.min(self.calls.len());
                 if count == 0 {
                     return false;
@@ -346,7 +346,7 @@ impl StoredSession {
                 let bodies = taken.into_iter().map(|call| self.result(call, words, image)).collect();
                 self.write(Role::Tool, normal, bodies, sealed());
             }
-            Step::Whole(words) => {
+            StoredChange::Whole(words) => {
                 let call = self.call();
                 let call_id = self.calls.pop().unwrap_or_default();
                 let result = self.result(call_id, words, false);
@@ -354,31 +354,31 @@ impl StoredSession {
                 let finish = self.replied(FinishReason::Stop);
                 self.write(Role::Assistant, normal, bodies, finish);
             }
-            Step::Stray(number) => {
+            StoredChange::Stray(number) => {
                 let result = self.result(format!("c{number}"), Words { writing: 0, length: 40 }, false);
                 self.write(Role::Tool, normal, vec![result], sealed());
             }
-            Step::System(words) => {
+            StoredChange::System(words) => {
                 self.write(Role::System, normal, vec![PartBody::Text(words.text())], sealed());
             }
-            Step::Record => {
+            StoredChange::Record => {
                 self.write(Role::System, MessageKind::Record, Vec::new(), sealed());
             }
-            Step::Failure(words) => {
+            StoredChange::Failure(words) => {
                 let bodies = vec![PartBody::Text(words.text())];
                 self.write(Role::Assistant, normal, bodies, reason(FinishReason::Error));
             }
-            Step::Open(words) => {
+            StoredChange::Open(words) => {
                 self.write(Role::Assistant, normal, vec![PartBody::Text(words.text())], None);
             }
-            Step::Grow(number) => {
+            StoredChange::Grow(number) => {
                 let Some(open) = self.open(number) else { return false };
                 let revision = self.tick();
                 let call = self.call();
                 let part = self.part(revision, call);
                 self.messages.entry(open).and_modify(|message| message.parts.push(part));
             }
-            Step::Seal(number) => {
+            StoredChange::Seal(number) => {
                 let Some(open) = self.open(number) else { return false };
                 let revision = self.tick();
                 let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
@@ -387,7 +387,7 @@ impl StoredSession {
                 };
                 self.messages.entry(open).and_modify(seal);
             }
-            Step::Pin(number) => {
+            StoredChange::Pin(number) => {
                 // A message that is hidden or shortened comes back by an undo and not by a pin.
                 let is_whole =
                     |source: &&SourceMessage| source.message.kind == MessageKind::Normal && source.pruned.is_empty();
@@ -398,7 +398,7 @@ impl StoredSession {
                 };
                 self.mark(MarkBody::Pinned { target });
             }
-            Step::Erase(number) => {
+            StoredChange::Erase(number) => {
                 let sealed = self.originals().filter(|message| message.sealed_revision.is_some());
                 let sealed: Vec<Revision> = sealed.map(|message| message.revision).collect();
                 let Some(&target) = number.checked_rem(sealed.len()).and_then(|index| sealed.get(index)) else {
@@ -406,15 +406,15 @@ impl StoredSession {
                 };
                 self.erase(target);
             }
-            Step::Undo => {
+            StoredChange::Undo => {
                 let Some(found) = Marks::at(&self.marks, self.revision).newest_change() else { return false };
                 self.mark(MarkBody::Undone { mark: found.target });
                 return false;
             }
-            Step::Pause => {
+            StoredChange::Pause => {
                 self.now = self.now.plus_millis(3 * 3_600_000);
             }
-            Step::Prune | Step::ApplyLevel => return false,
+            StoredChange::Prune | StoredChange::ApplyLevel => return false,
         }
         true
     }
