@@ -6,15 +6,13 @@ use crate::client::{Client, encode};
 use crate::fleet::Daemon;
 use crate::process::Process;
 use crate::report::{Bound, Latencies, Report};
+use crate::source;
 use crate::target::{NO_SEARCH, Texts, connect, name, request};
 use clap::Args;
-use longhand::model::Revision;
 use longhand::model::compaction::Level;
-use longhand::model::ids::{MessageId, PartId, SessionId};
 use longhand::model::mark::Words;
-use longhand::model::message::{Finish, Message, MessageKind, Role};
-use longhand::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
-use longhand::model::time::Timestamp;
+use longhand::model::message::Role;
+use longhand::model::part::{PartBody, ToolCall};
 use longhand::model::view::SourceMessage;
 use longhand::pb;
 use longhand::pb::admin_service_client::AdminServiceClient;
@@ -27,7 +25,6 @@ use longhand_extractive as extractive;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 /// Tokens that each of the summaries in memory adds to those before it.
 const SUMMARY_TOKENS: i64 = 200_000;
@@ -134,44 +131,9 @@ impl Said {
                 let call = ToolCall { call_id: id, tool: "bash".to_owned(), input_json, ..ToolCall::default() };
                 vec![PartBody::Text(text), PartBody::ToolCall(call)]
             }
-            Self::Result { id, output } => vec![PartBody::ToolResult(ToolResult {
-                call_id: id,
-                status: ResultStatus::Completed,
-                output,
-                attachments: Vec::new(),
-                start_time: None,
-                end_time: None,
-                answers: Answers::Nearest,
-            })],
+            Self::Result { id, output } => vec![source::result(id, output)],
         };
-        let revision = Revision::try_from(number + 1).unwrap_or(Revision::MAX);
-        let id = |part: usize| Uuid::from_u128(((number as u128) << 8) + part as u128);
-        let part = |(place, body): (usize, PartBody)| Part {
-            id: PartId(id(place + 1)),
-            client_id: None,
-            revision,
-            body: body.into(),
-            metadata_json: None,
-        };
-        let message = Message {
-            id: MessageId(id(0)),
-            session_id: SessionId(Uuid::nil()),
-            client_id: None,
-            revision,
-            role,
-            kind: MessageKind::Normal,
-            parts: bodies.into_iter().enumerate().map(part).collect(),
-            replaces: None,
-            sealed_revision: Some(revision),
-            finish: Finish::default(),
-            model: String::new(),
-            provider: String::new(),
-            create_time: Timestamp(revision * 1_000_000),
-            origin_time: None,
-            actor: String::new(),
-            metadata_json: None,
-        };
-        SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+        source::message(number, role, None, bodies)
     }
 }
 

@@ -32,6 +32,7 @@ mod rival;
 mod rpc;
 mod search;
 mod secrets;
+mod source;
 mod start;
 mod stream;
 mod target;

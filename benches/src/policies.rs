@@ -6,13 +6,12 @@
 //! first decision. Messages are in memory, with the counts that the store keeps of them; reading both is not measured.
 
 use crate::report::Report;
+use crate::source;
 use longhand::fold::guards::{self, GuardInput, Guards};
 use longhand::fold::{Fold, FoldInput, wake};
-use longhand::model::Revision;
-use longhand::model::ids::{MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
-use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use longhand::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::message::{FinishReason, Message, Role};
+use longhand::model::part::{PartBody, ToolCall};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{Counts, SourceMessage};
@@ -22,7 +21,6 @@ use longhand::presets::{self, Preset};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uuid::Uuid;
 
 const LENGTHS: [usize; 2] = [1_000, 100_000];
 const RUNS: usize = 7;
@@ -33,10 +31,10 @@ const NEXT_MAX: Duration = Duration::from_millis(1);
 
 /// Messages as coding agents write them: a request, a call, its result, a reply.
 fn history(length: usize) -> Vec<SourceMessage> {
-    (0..length).map(source).collect()
+    (0..length).map(message).collect()
 }
 
-fn source(index: usize) -> SourceMessage {
+fn message(index: usize) -> SourceMessage {
     let turn = index / 4;
     let words = |words: &str| PartBody::Text(words.replace('#', &turn.to_string()));
     let call_id = format!("call_{turn}");
@@ -50,52 +48,14 @@ fn source(index: usize) -> SourceMessage {
         }
         2 => {
             let line = format!("test module_{turn}::works ... ok\n");
-            let status = ResultStatus::Completed;
-            let output = line.repeat(4 + turn % 7);
-            let result = ToolResult {
-                call_id,
-                status,
-                output,
-                attachments: Vec::new(),
-                start_time: None,
-                end_time: None,
-                answers: Answers::Nearest,
-            };
-            (Role::Tool, None, vec![PartBody::ToolResult(result)])
+            (Role::Tool, None, vec![source::result(call_id, line.repeat(4 + turn % 7))])
         }
         _ => {
             let bodies = vec![words("The tests of module_# pass now; the reason was a missing bound check in line #.")];
             (Role::Assistant, Some(FinishReason::Stop), bodies)
         }
     };
-    let revision = Revision::try_from(index + 1).unwrap_or(Revision::MAX);
-    let id = |part: usize| Uuid::from_u128(((index as u128) << 8) + part as u128);
-    let part = |(number, body): (usize, PartBody)| Part {
-        id: PartId(id(number + 1)),
-        client_id: None,
-        revision,
-        body: body.into(),
-        metadata_json: None,
-    };
-    let message = Message {
-        id: MessageId(id(0)),
-        session_id: SessionId(Uuid::nil()),
-        client_id: None,
-        revision,
-        role,
-        kind: MessageKind::Normal,
-        parts: bodies.into_iter().enumerate().map(part).collect(),
-        replaces: None,
-        sealed_revision: Some(revision),
-        finish: Finish { reason, ..Finish::default() },
-        model: String::new(),
-        provider: String::new(),
-        create_time: Timestamp(revision * 1_000_000),
-        origin_time: None,
-        actor: String::new(),
-        metadata_json: None,
-    };
-    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
+    source::message(index, role, reason, bodies)
 }
 
 fn count(policy: &Policy, message: &Message) -> Counts {
@@ -171,7 +131,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let mut grown = messages.clone();
     let mut fold = Fold::new(FoldInput { policy: &policy, messages: &grown, changed_revision: 0, window: &full }, None);
     let next = measure(|| {
-        grown.extend(counted(&policy, &[source(grown.len())]));
+        grown.extend(counted(&policy, &[message(grown.len())]));
         let sources = grown.as_slice();
         fold.extend(
             FoldInput { policy: &policy, messages: sources, changed_revision: 0, window: &full },
