@@ -6,7 +6,7 @@ use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::undo::ReversedChange;
-use longhand::model::compaction::{CompactionKind, Contradiction};
+use longhand::model::compaction::{CompactionKind, Contradiction, Outcome};
 use longhand::model::event::{EventBody, EventKind, Rewrite, RewriteOf};
 use longhand::model::mark::WordsStance;
 use longhand::model::message::{NewMessage, Role};
@@ -100,13 +100,17 @@ async fn supply(test: &TestApp, session: &str, words: &str, tail_start: &str) {
 
 /// The claims that the newest summary was reported for.
 async fn reported(test: &TestApp, session: &str) -> Vec<Contradiction> {
+    newest_outcome(test, session).await.contradictions
+}
+
+async fn newest_outcome(test: &TestApp, session: &str) -> Outcome {
     let of = |event: &longhand::model::event::Event| event.session_id.to_string() == session;
     let events = test.events().await;
     let newest = events.iter().rev().filter(|event| of(event)).find_map(|event| match &event.body {
-        EventBody::Compacted { outcome, .. } => Some(outcome.contradictions.clone()),
+        EventBody::Compacted { outcome, .. } => Some(outcome.clone()),
         _ => None,
     });
-    newest.expect("a compaction")
+    *newest.expect("a compaction")
 }
 
 async fn erase(test: &TestApp, session: &str, id: &str) -> i64 {
@@ -135,6 +139,8 @@ async fn the_record_has_what_happened_while_the_summary_was_written() {
     let (_, record) = summary.split_once("# Record of what happened\n").expect("a record");
     assert!(record.contains("`cargo test -p parser` passed"), "{record}");
     assert!(record.contains("Zanzibar build") && !record.contains("` failed"), "{record}");
+    let u4 = test.app.messages().get(&session, "u4").await.expect("a message").0.revision;
+    assert_eq!(newest_outcome(&test, &session).await.quoted_until, Some(u4));
     // What the record quotes takes the summary with it; what came behind it does not.
     append(&test, &session, conversation("u5 \"a later one\"")).await;
     assert_eq!(erase(&test, &session, "u5").await, 0);
@@ -151,6 +157,7 @@ async fn a_supplied_summary_stays_as_it_is_and_is_followed_by_the_record_up_to_n
     append(&test, &of_agent, work()).await;
     supply(&test, &of_agent, "The dates are parsed.", "u2").await;
     assert_eq!(parts(&test, &of_agent).await, ["The dates are parsed."]);
+    assert_eq!(newest_outcome(&test, &of_agent).await.quoted_until, None);
     assert_eq!(erase(&test, &of_agent, "u2").await, 0, "it quotes nothing of the tail");
     let session = session(&test).await;
     append(&test, &session, work()).await;

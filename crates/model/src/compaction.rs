@@ -240,6 +240,8 @@ pub struct Outcome {
     pub stopped: Option<Failure>,
     /// Claims of the summary that the history contradicts; empty in rows older than this check.
     pub contradictions: Vec<Contradiction>,
+    /// The last revision of the messages behind the covered ones that it may quote; none if it quotes none of them.
+    pub quoted_until: Option<Revision>,
 }
 
 impl Outcome {

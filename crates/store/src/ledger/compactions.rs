@@ -240,6 +240,7 @@ fn write_changes(
         outcome.usage = summary.usage;
         outcome.supplied = summary.supplied;
         outcome.contradictions.clone_from(&summary.contradictions);
+        outcome.quoted_until = summary.quoted_until;
     }
     let first = tx.next_revision(key)?;
     let mut pruned = None;

@@ -190,6 +190,24 @@ fn a_summary_that_is_erased_takes_those_that_go_on_from_it() {
 }
 
 #[test]
+fn a_summary_goes_with_a_message_behind_the_covered_ones_that_it_may_quote() {
+    let mut events = history();
+    events.truncate(7);
+    let go = |events: &[Event], at: i64| {
+        let named: &[(&str, &[&str])] = &[("m2", &[]), ("s1", &[])];
+        read([events, &[event("a", Body::Erased(erased(ErasedTarget::Message, named, &[at, 6])))]].concat()).0
+    };
+    events[6].body = Some(summarized("s1", 2, 2));
+    assert!(go(&events, 3).iter().any(|fault| fault.contains("erases s1, a summary of other messages")));
+    for (last, faults) in [(2, 1), (3, 0), (5, 0)] {
+        let Some(Body::Compacted(body)) = &mut events[6].body else { panic!("no compaction") };
+        body.outcome.as_mut().expect("an outcome").last_quoted_revision = Some(last);
+        let found = go(&events, 3);
+        assert_eq!(found.len(), faults, "quoted until {last}: {found:?}");
+    }
+}
+
+#[test]
 fn only_an_erasure_of_several_messages_takes_what_does_not_belong_together() {
     for (target, faults) in [(ErasedTarget::Messages, 0), (ErasedTarget::Message, 1)] {
         let mut events = history();

@@ -43,8 +43,8 @@ struct Known {
     record: Option<String>,
     /// The message in whose place an edit put it.
     edited: Option<String>,
-    /// The positions that a summary covers.
-    covered: Vec<pb::RevisionRange>,
+    /// The positions that a summary was written from: what it covers, and what it may quote behind that.
+    sources: Vec<pb::RevisionRange>,
 }
 
 impl Known {
@@ -137,7 +137,12 @@ impl Erasures {
     fn compacted(&mut self, body: &pb::Compacted) {
         let Some(outcome) = &body.outcome else { return };
         let summary = outcome.summary_message_id.as_ref().and_then(|id| self.messages.get_mut(id));
-        summary.into_iter().for_each(|summary| summary.covered.clone_from(&outcome.covered_ranges));
+        let covered = &outcome.covered_ranges;
+        let behind = covered.iter().map(|range| range.last_revision + 1).max().unwrap_or(0);
+        let quoted =
+            outcome.last_quoted_revision.map(|last| pb::RevisionRange { first_revision: behind, last_revision: last });
+        let sources: Vec<_> = covered.iter().copied().chain(quoted).collect();
+        summary.into_iter().for_each(|summary| summary.sources.clone_from(&sources));
     }
 
     fn session_erased(
@@ -192,10 +197,10 @@ impl Erasures {
                 let goes_on = |range| summarized.iter().any(|before| meets(before, range));
                 let is_of_it = |range| meets(&body.ranges, range) || goes_on(range);
                 let may_be_named = index == 0 || body.target() == ErasedTarget::Messages;
-                if message.kind == MessageKind::Summary && !may_be_named && !message.covered.iter().any(is_of_it) {
+                if message.kind == MessageKind::Summary && !may_be_named && !message.sources.iter().any(is_of_it) {
                     faults.push(format!("P2: event {} erases {id}, a summary of other messages", event.seq));
                 }
-                summarized.push(&message.covered);
+                summarized.push(&message.sources);
             } else {
                 written += 1;
                 families.insert(self.family(id));

@@ -468,6 +468,7 @@ class CompactionOutcome(google.protobuf.message.Message):
     CONTEXT_TOKENS_BEFORE_FIELD_NUMBER: builtins.int
     OVERHEAD_TOKENS_FIELD_NUMBER: builtins.int
     CONTRADICTIONS_FIELD_NUMBER: builtins.int
+    LAST_QUOTED_REVISION_FIELD_NUMBER: builtins.int
     covered_count: builtins.int
     """Number of messages that this compaction covered anew."""
     tail_start_message_id: builtins.str
@@ -501,6 +502,10 @@ class CompactionOutcome(google.protobuf.message.Message):
     overhead_tokens: builtins.int
     """Tokens of every request that no view shows (a system prompt, tool descriptions), as far as usage and the window
     showed before. No compaction frees them.
+    """
+    last_quoted_revision: builtins.int
+    """The last message behind the covered ones that the summary, or what follows its text, may quote: an erasure of a
+    message from the covered ones up to this one takes the summary along. Unset if it quotes none of them.
     """
     @property
     def covered_ranges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[longhand.v1.session_pb2.RevisionRange]:
@@ -544,11 +549,14 @@ class CompactionOutcome(google.protobuf.message.Message):
         context_tokens_before: builtins.int | None = ...,
         overhead_tokens: builtins.int = ...,
         contradictions: collections.abc.Iterable[global___Contradiction] | None = ...,
+        last_quoted_revision: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_context_tokens_before", b"_context_tokens_before", "_summary_message_id", b"_summary_message_id", "_tail_start_message_id", b"_tail_start_message_id", "context_tokens_before", b"context_tokens_before", "stopped", b"stopped", "summary_message_id", b"summary_message_id", "tail_start_message_id", b"tail_start_message_id", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_context_tokens_before", b"_context_tokens_before", "_summary_message_id", b"_summary_message_id", "_tail_start_message_id", b"_tail_start_message_id", "context_tokens_before", b"context_tokens_before", "contradictions", b"contradictions", "covered_count", b"covered_count", "covered_ranges", b"covered_ranges", "duration_ms", b"duration_ms", "estimated_tokens_after", b"estimated_tokens_after", "estimated_tokens_before", b"estimated_tokens_before", "first_changed_index", b"first_changed_index", "invalidated_tokens", b"invalidated_tokens", "omitted_count", b"omitted_count", "overhead_tokens", b"overhead_tokens", "pruned_count", b"pruned_count", "stopped", b"stopped", "summarizer", b"summarizer", "summary_message_id", b"summary_message_id", "supplied", b"supplied", "tail_start_message_id", b"tail_start_message_id", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_context_tokens_before", b"_context_tokens_before", "_last_quoted_revision", b"_last_quoted_revision", "_summary_message_id", b"_summary_message_id", "_tail_start_message_id", b"_tail_start_message_id", "context_tokens_before", b"context_tokens_before", "last_quoted_revision", b"last_quoted_revision", "stopped", b"stopped", "summary_message_id", b"summary_message_id", "tail_start_message_id", b"tail_start_message_id", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_context_tokens_before", b"_context_tokens_before", "_last_quoted_revision", b"_last_quoted_revision", "_summary_message_id", b"_summary_message_id", "_tail_start_message_id", b"_tail_start_message_id", "context_tokens_before", b"context_tokens_before", "contradictions", b"contradictions", "covered_count", b"covered_count", "covered_ranges", b"covered_ranges", "duration_ms", b"duration_ms", "estimated_tokens_after", b"estimated_tokens_after", "estimated_tokens_before", b"estimated_tokens_before", "first_changed_index", b"first_changed_index", "invalidated_tokens", b"invalidated_tokens", "last_quoted_revision", b"last_quoted_revision", "omitted_count", b"omitted_count", "overhead_tokens", b"overhead_tokens", "pruned_count", b"pruned_count", "stopped", b"stopped", "summarizer", b"summarizer", "summary_message_id", b"summary_message_id", "supplied", b"supplied", "tail_start_message_id", b"tail_start_message_id", "usage", b"usage"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_context_tokens_before", b"_context_tokens_before"]) -> typing.Literal["context_tokens_before"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_last_quoted_revision", b"_last_quoted_revision"]) -> typing.Literal["last_quoted_revision"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_summary_message_id", b"_summary_message_id"]) -> typing.Literal["summary_message_id"] | None: ...
     @typing.overload

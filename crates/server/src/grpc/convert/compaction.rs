@@ -204,6 +204,7 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         context_tokens_before: outcome.usage_before,
         overhead_tokens: outcome.overhead_tokens,
         contradictions: outcome.contradictions.into_iter().map(contradiction).collect(),
+        last_quoted_revision: outcome.quoted_until,
     }
 }
 

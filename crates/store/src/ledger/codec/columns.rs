@@ -399,6 +399,8 @@ pub(crate) struct DiskOutcome {
     overhead_tokens: i64,
     #[prost(message, repeated, tag = "18")]
     contradictions: Vec<DiskContradiction>,
+    #[prost(int64, optional, tag = "19")]
+    quoted_until: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -452,6 +454,7 @@ impl From<&Outcome> for DiskOutcome {
             usage_before: outcome.usage_before,
             overhead_tokens: outcome.overhead_tokens,
             contradictions: outcome.contradictions.iter().map(Into::into).collect(),
+            quoted_until: outcome.quoted_until,
         }
     }
 }
@@ -480,6 +483,7 @@ impl TryFrom<DiskOutcome> for Outcome {
             usage_before: outcome.usage_before,
             overhead_tokens: outcome.overhead_tokens,
             contradictions: outcome.contradictions.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            quoted_until: outcome.quoted_until,
         })
     }
 }

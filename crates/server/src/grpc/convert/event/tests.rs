@@ -49,6 +49,7 @@ fn did() -> Outcome {
             history: "`a.rs` was deleted".into(),
             message: Some(OTHER),
         }],
+        quoted_until: Some(9),
     }
 }
 
@@ -81,6 +82,7 @@ fn written_outcome() -> pb::CompactionOutcome {
             history: "`a.rs` was deleted".into(),
             message_id: Some(OTHER.to_string()),
         }],
+        last_quoted_revision: Some(9),
     }
 }
 
