@@ -1,6 +1,7 @@
 //! Compiles the protos with protox, so that no `protoc` is needed.
 
-use std::{collections::HashMap, env, error::Error, fmt::Write as _, fs, path::PathBuf};
+use flate2::{Compression, write::GzEncoder};
+use std::{collections::HashMap, env, error::Error, fmt::Write as _, fs, io::Write as _, path::PathBuf};
 
 const PROTOS: [&str; 15] = [
     "options",
@@ -26,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_source_info(true).include_imports(true).open_files(&files)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // The encoder of the generator's own types would lose the options of RPCs that extensions declare.
-    fs::write(out.join("longhand_descriptor.bin"), compiler.encode_file_descriptor_set())?;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&compiler.encode_file_descriptor_set())?;
+    fs::write(out.join("descriptors.gz"), packed.finish()?)?;
     let descriptors = compiler.file_descriptor_set();
     fs::write(out.join("calls.rs"), calls(&descriptors)?)?;
     let mut config = tonic_prost_build::Config::new();

@@ -3,16 +3,11 @@
 use crate::pb;
 use anyhow::{Context, anyhow};
 use prost::{Message, Name};
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
-use std::sync::LazyLock;
-
-static POOL: LazyLock<Result<DescriptorPool, String>> =
-    LazyLock::new(|| DescriptorPool::decode(pb::DESCRIPTORS).map_err(|error| error.to_string()));
+use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 fn descriptor<M: Name>() -> anyhow::Result<MessageDescriptor> {
-    let pool = POOL.as_ref().map_err(|error| anyhow!("the compiled protos cannot be read: {error}"))?;
     let name = M::full_name();
-    pool.get_message_by_name(&name).ok_or_else(|| anyhow!("the compiled protos do not have {name}"))
+    pb::DESCRIPTORS.get_message_by_name(&name).ok_or_else(|| anyhow!("the compiled protos do not have {name}"))
 }
 
 /// JSON text of a message, on one line.

@@ -14,7 +14,6 @@ use longhand::model::time::Timestamp;
 use longhand::transport::Peer;
 use longhand::{grpc, pb};
 use prost::Message as _;
-use prost_reflect::DescriptorPool;
 use std::net::SocketAddr;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -86,7 +85,7 @@ fn tcp(last: u8) -> Peer {
 
 /// The path and the scope of every RPC, from the protos.
 fn methods() -> Vec<(String, Scope)> {
-    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+    let pool = pb::DESCRIPTORS.clone();
     let extension = pool.get_extension_by_name("longhand.v1.scope").expect("it is declared");
     let mut methods = Vec::new();
     for service in pool.services().filter(|service| service.package_name() == "longhand.v1") {

@@ -57,7 +57,7 @@ struct Page {
 
 impl Page {
     fn read() -> Self {
-        Self { tables: tables(), pool: DescriptorPool::decode(longhand::pb::DESCRIPTORS).expect("descriptors") }
+        Self { tables: tables(), pool: longhand::pb::DESCRIPTORS.clone() }
     }
 
     fn message(&self, name: &str) -> MessageDescriptor {

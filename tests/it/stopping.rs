@@ -7,7 +7,6 @@ use longhand::app::summary_tasks::LeaseRequest;
 use longhand::app::views::{OverflowAction, ViewRequest};
 use longhand::pb;
 use longhand::scheduler;
-use prost_reflect::DescriptorPool;
 use std::time::Duration;
 
 /// The field with the time for which a call waits.
@@ -15,7 +14,7 @@ const WAIT: &str = "wait_timeout";
 
 #[tokio::test]
 async fn every_call_that_waits_ends_when_the_daemon_stops() {
-    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+    let pool = pb::DESCRIPTORS.clone();
     let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let waiting = methods.filter(|method| method.input().get_field_by_name(WAIT).is_some());
     let mut names: Vec<String> = waiting.map(|method| method.name().to_owned()).collect();

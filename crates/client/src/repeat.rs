@@ -65,7 +65,7 @@ fn downcast<T: 'static>(request: &impl Any) -> Option<&T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhand_protocol::measure::POOL;
+    use longhand_protocol::DESCRIPTORS;
     use std::collections::BTreeSet;
 
     #[test]
@@ -89,8 +89,8 @@ mod tests {
     /// A new method without a `request_id` is to be looked at: it belongs into this list, and perhaps into `is_repeatable`.
     #[test]
     fn every_change_without_an_id_is_known() {
-        let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
-        let scope = POOL.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
+        let methods = DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let scope = DESCRIPTORS.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
         let read = Some(v1::Scope::Read as i32);
         let changes = methods.filter(|method| {
             let is_more_than_reading = method.options().get_extension(&scope).as_enum_number() != read;

@@ -159,7 +159,7 @@ mod tests {
         assert!(codec(BoundedCodec::default()).request.is_none());
         let mut codec = BoundedCodec::<pb::AppendMessagesResponse, pb::AppendMessagesRequest>::default();
         assert!(codec.decoder().request.is_some());
-        let methods = measure::POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let methods = crate::DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>());
         let requests: Vec<String> = methods.map(|method| method.input().full_name().to_owned()).collect();
         assert!(requests.len() > 40 && requests.iter().all(|name| measure::request(name).is_some()));
     }

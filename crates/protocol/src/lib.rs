@@ -6,6 +6,11 @@ pub mod codec;
 pub mod measure;
 pub mod reason;
 
+use flate2::read::GzDecoder;
+use prost_reflect::DescriptorPool;
+use std::io::Read as _;
+use std::sync::LazyLock;
+
 #[expect(
     clippy::allow_attributes,
     clippy::too_many_lines,
@@ -18,8 +23,13 @@ mod generated {
 
 pub use generated::*;
 
-/// The compiled protos, for reflection and for the JSON mapping.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));
+/// The compiled protos with their comments, for reflection and for the JSON mapping.
+pub static DESCRIPTORS: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.gz"));
+    let mut encoded = Vec::new();
+    GzDecoder::new(&packed[..]).read_to_end(&mut encoded).expect("the build packed them");
+    DescriptorPool::decode(&*encoded).expect("the build compiled them")
+});
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";

@@ -3,13 +3,9 @@
 //! thousand times shorter, and a message takes hundreds of times the two bytes that it can have on the wire.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// The protocol.
-pub static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(super::DESCRIPTORS).expect("the build wrote these descriptors"));
 
 /// Messages and elements of lists that a request has at most, inside of each other: each takes memory, whatever its bytes.
 pub const REQUEST_VALUES_MAX: usize = 266_240;
@@ -95,7 +91,7 @@ pub(super) fn request(name: &str) -> Option<&'static Shape> {
 
 /// The most elements of a list in a request, as the protos declare it; none for a list without one.
 pub fn elements_max(field: &FieldDescriptor) -> Option<usize> {
-    let extension = POOL.get_extension_by_name("longhand.v1.elements_max")?;
+    let extension = super::DESCRIPTORS.get_extension_by_name("longhand.v1.elements_max")?;
     let options = field.options();
     let declared = options.has_extension(&extension).then(|| options.get_extension(&extension).as_i32())??;
     usize::try_from(declared).ok()
@@ -105,7 +101,7 @@ pub fn elements_max(field: &FieldDescriptor) -> Option<usize> {
 pub fn lists() -> Vec<FieldDescriptor> {
     let mut found = Vec::new();
     for name in SHAPES.by_name.keys() {
-        let message = POOL.get_message_by_name(name);
+        let message = super::DESCRIPTORS.get_message_by_name(name);
         found.extend(message.iter().flat_map(|message| message.fields()).filter(is_list));
     }
     found.sort_unstable_by(|one, other| one.full_name().cmp(other.full_name()));
@@ -124,7 +120,7 @@ fn is_time(message: &MessageDescriptor) -> bool {
 impl Shapes {
     fn read() -> Self {
         let mut shapes = Self::default();
-        let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let methods = super::DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>());
         for method in methods {
             shapes.add(&method.input());
         }

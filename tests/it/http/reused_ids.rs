@@ -14,7 +14,6 @@ use longhand::limits;
 use longhand::model::message::{NewFinish, NewMessage, Role};
 use longhand::pb;
 use longhand::scheduler;
-use prost_reflect::DescriptorPool;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -272,7 +271,7 @@ impl Script {
 
 #[tokio::test]
 async fn every_mutation_with_an_id_of_its_request_is_tried() {
-    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+    let pool = pb::DESCRIPTORS.clone();
     let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let with_id = methods.filter(|method| method.input().get_field_by_name("request_id").is_some());
     let names: BTreeSet<String> = with_id.map(|method| method.name().to_owned()).collect();

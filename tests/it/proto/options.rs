@@ -146,7 +146,7 @@ fn lint(pool: &DescriptorPool) -> Vec<String> {
 fn every_rpc_has_a_scope_and_a_rule() {
     let findings = lint(&ours_compiled().descriptor_pool());
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
-    let served = DescriptorPool::decode(longhand::pb::DESCRIPTORS).expect("descriptors");
+    let served = longhand::pb::DESCRIPTORS.clone();
     assert_eq!(lint(&served), [""; 0], "the descriptors in the program lost the options");
 }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use longhand::pb;
 use prost_reflect::prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_reflect::{DynamicMessage, MethodDescriptor};
 use serde_json::Value;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -51,7 +51,7 @@ impl Said for Vec<Answer> {
 
 /// Every method of the protocol.
 pub(super) fn methods() -> Vec<MethodDescriptor> {
-    let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+    let pool = pb::DESCRIPTORS.clone();
     let ours = pool.services().filter(|service| service.package_name() == "longhand.v1");
     ours.flat_map(|service| service.methods().collect::<Vec<_>>()).collect()
 }

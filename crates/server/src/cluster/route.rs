@@ -257,12 +257,12 @@ fn is_missing(reason: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prost_reflect::{DescriptorPool, Kind};
+    use prost_reflect::Kind;
 
     /// A new method is either in one of the lists, or says first which session it is about.
     #[test]
     fn every_method_names_what_leads_to_its_shard() {
-        let pool = DescriptorPool::decode(pb::DESCRIPTORS).expect("descriptors");
+        let pool = pb::DESCRIPTORS.clone();
         let mut seen = 0;
         for service in pool.services().filter(|service| service.parent_file().package_name() == "longhand.v1") {
             for method in service.methods() {

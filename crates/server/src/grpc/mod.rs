@@ -91,9 +91,10 @@ pub async fn guard_services(backend: Arc<dyn Backend>, entrance: Arc<Entrance>) 
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
     }
+    let descriptors = pb::DESCRIPTORS.encode_to_vec();
     let reflection = || {
         tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(pb::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(&descriptors)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let small = limits::SIDE_REQUEST_BYTES_MAX;

@@ -1,8 +1,8 @@
 //! Scopes on the wire, and the scope that each method declares.
 
 use crate::model::access::Scope;
+use crate::pb::DESCRIPTORS;
 use crate::pb::Scope as Wire;
-use crate::pb::measure::POOL;
 use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -48,7 +48,7 @@ fn path(method: &MethodDescriptor) -> String {
 
 /// The methods that may hand content of sessions out, whatever their scope, by their paths.
 pub fn handing_out() -> HashSet<String> {
-    let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let methods = DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let hands_out = |method: &MethodDescriptor| {
         let mut found = BTreeSet::new();
         parts_of(&method.output(), &mut found);
@@ -63,8 +63,8 @@ pub fn handing_out() -> HashSet<String> {
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
 pub fn scopes() -> HashMap<String, Scope> {
-    let extension = POOL.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
-    let methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let extension = DESCRIPTORS.get_extension_by_name("longhand.v1.scope").expect("the protos declare it");
+    let methods = DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     let declared = methods.filter_map(|method| {
         let number = method.options().get_extension(&extension).as_enum_number()?;
         let scope = read_scope(Wire::try_from(number).ok()?)?;
@@ -108,7 +108,7 @@ mod tests {
         let handing_out = handing_out();
         let scopes = scopes();
         let mut writes = BTreeSet::new();
-        for method in POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        for method in DESCRIPTORS.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
             let path = path(&method);
             let Some(Scope::Write | Scope::Compact) = scopes.get(&path) else { continue };
             if handing_out.contains(&path) {

@@ -88,7 +88,7 @@ pub(super) fn encode(descriptor: &MessageDescriptor, message: Bytes) -> Result<V
 /// As [`encode`].
 pub(super) fn text_of<M: Message + Name>(message: &M) -> Result<String> {
     let name = M::full_name();
-    let descriptor = protocol::POOL.get_message_by_name(&name);
+    let descriptor = protocol::DESCRIPTORS.get_message_by_name(&name);
     let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;
     let message = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice()).map_err(Error::internal)?;
     serde_json::to_string(&message).map_err(Error::internal)
@@ -101,7 +101,7 @@ pub(super) fn text_of<M: Message + Name>(message: &M) -> Result<String> {
 /// As [`decode`].
 pub(super) fn decode_fields<M: Message + Name + Default>(fields: serde_json::Map<String, Value>) -> Result<M> {
     let name = M::full_name();
-    let descriptor = protocol::POOL.get_message_by_name(&name);
+    let descriptor = protocol::DESCRIPTORS.get_message_by_name(&name);
     let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;
     from_fields(&descriptor, fields)?.transcode_to().map_err(Error::internal)
 }
@@ -112,14 +112,15 @@ mod tests {
     use crate::limits;
 
     fn refusal(name: &str, text: &str) -> (Reason, Option<String>) {
-        let descriptor = protocol::POOL.get_message_by_name(name).expect("a message");
+        let descriptor = protocol::DESCRIPTORS.get_message_by_name(name).expect("a message");
         let error = decode(&descriptor, text.as_bytes()).expect_err("a refusal");
         (error.reason, error.metadata.get("field").cloned())
     }
 
     #[test]
     fn a_refusal_repeats_no_more_of_a_request_than_is_needed() {
-        let descriptor = protocol::POOL.get_message_by_name("longhand.v1.AppendMessagesRequest").expect("a message");
+        let descriptor =
+            protocol::DESCRIPTORS.get_message_by_name("longhand.v1.AppendMessagesRequest").expect("a message");
         let long = "ä".repeat(1 << 20);
         for text in [
             format!(r#"{{"{long}":1}}"#),

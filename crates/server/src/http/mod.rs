@@ -71,7 +71,7 @@ pub fn router(
     grpc: impl GrpcRoutes,
     admit: impl Fn(&str, &Parts) -> app::Result<()> + Send + Sync + 'static,
 ) -> Router {
-    let routes = RouteTable::from_pool(&protocol::POOL).expect("the tests of the protocol read these rules");
+    let routes = RouteTable::from_pool(&protocol::DESCRIPTORS).expect("the tests of the protocol read these rules");
     let description = Bytes::from(openapi::description(&routes).to_string());
     let describe = async move || ([(header::CONTENT_TYPE, answers::JSON)], description);
     let others = streams::router(grpc.clone()).merge(operations::router(grpc.clone()));

@@ -30,7 +30,7 @@ const FAILURES: [(&str, &str); 14] = [
 
 /// The description of all routes.
 pub(super) fn description(routes: &RouteTable) -> Value {
-    let mut schemas = Schemas::new(&protocol::POOL);
+    let mut schemas = Schemas::new(&protocol::DESCRIPTORS);
     let mut paths: Map<String, Value> = Map::new();
     let mut all: Vec<&Route> = routes.routes().iter().collect();
     all.sort_by_key(|route| route.template.to_string());
@@ -244,7 +244,7 @@ const VIEWS: &str = "The session's view, whole at first, and after each change w
 /// The description of a stream that begins like an RPC's.
 fn follow(id: &str, description: &str, request: &str, without: &[&str], schemas: &mut Schemas) -> Value {
     let mut parameters = Vec::new();
-    let message = protocol::POOL.get_message_by_name(&format!("longhand.v1.{request}"));
+    let message = protocol::DESCRIPTORS.get_message_by_name(&format!("longhand.v1.{request}"));
     let fields = message.iter().flat_map(MessageDescriptor::fields);
     for field in fields.filter(|field| !without.contains(&field.name())) {
         query_parameters("", &field, schemas, &mut parameters);

@@ -3,7 +3,7 @@
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::sync::LazyLock;
 
-pub(super) use crate::pb::measure::POOL;
+pub(super) use crate::pb::DESCRIPTORS;
 
 /// `google.rpc.Status`, in a pool with what its details are.
 pub(super) static STATUS: LazyLock<MessageDescriptor> = LazyLock::new(|| {

@@ -130,7 +130,7 @@ impl Schemas {
 
     /// The schema of a message of ours by its name.
     pub(super) fn reference(&mut self, name: &str) -> Value {
-        match protocol::POOL.get_message_by_name(&format!("longhand.v1.{name}")) {
+        match protocol::DESCRIPTORS.get_message_by_name(&format!("longhand.v1.{name}")) {
             Some(message) => self.message(&message),
             None => json!({}),
         }

@@ -1,6 +1,6 @@
 //! The request message that a path, a query and a body make.
 
-use super::protocol::POOL;
+use super::protocol::DESCRIPTORS;
 use super::request::{self, Parts};
 use super::routes::{BodyRule, Route, RouteMatch, RouteTable};
 use crate::app::{Error, Reason};
@@ -15,7 +15,8 @@ use rand::rngs::StdRng;
 use serde_json::{Value as Json, json};
 use std::sync::LazyLock;
 
-static TABLE: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::from_pool(&POOL).expect("the rules of the protocol"));
+static TABLE: LazyLock<RouteTable> =
+    LazyLock::new(|| RouteTable::from_pool(&DESCRIPTORS).expect("the rules of the protocol"));
 
 /// What a request becomes: its RPC and the JSON of its message, or the refused field.
 fn read_in(table: &RouteTable, method: &str, uri: &str, body: &str) -> Result<(String, Json), Error> {

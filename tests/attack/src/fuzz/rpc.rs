@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use longhand::grpc;
 use longhand::pb;
 use prost::Message as _;
-use prost_reflect::{Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 use std::io::Write as _;
 use std::time::Duration;
 use tonic::body::Body;
@@ -152,7 +152,7 @@ fn wrong(status: &Status) -> Option<String> {
 impl Decoder for Rpc {
     fn seeds(&mut self) -> Result<Vec<Input>> {
         let known = self.known()?;
-        let pool = DescriptorPool::decode(pb::DESCRIPTORS)?;
+        let pool = pb::DESCRIPTORS.clone();
         let mut seeds = Vec::new();
         for service in pool.services().filter(|service| service.package_name().starts_with("longhand")) {
             for method in service.methods() {

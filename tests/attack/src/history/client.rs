@@ -402,7 +402,9 @@ impl Client {
     }
 
     async fn send_altered<M: Mutation>(&mut self, request: &M) {
-        match self.ask(&request.altered()).await {
+        let altered = request.altered();
+        assert!(altered != *request, "{} is to be altered", M::NAME);
+        match self.ask(&altered).await {
             Err(refusal) if refusal.reason == "REQUEST_ID_REUSED" || refusal.reason == NO_ANSWER => {}
             other => self.finding(format!("P4: {} with the id of another request came to {other:?}", M::NAME)),
         }

@@ -208,6 +208,20 @@ fn a_summary_goes_with_a_message_behind_the_covered_ones_that_it_may_quote() {
 }
 
 #[test]
+fn an_erasure_may_take_what_a_fork_made_of_something_erased_and_nothing_else() {
+    let mut events = history();
+    events.truncate(11);
+    let edited = pb::MessageEdited { message_id: "m1".to_owned(), replacement_message_id: Some("x1".to_owned()) };
+    events.push(event("b", appended("x1", MessageKind::Edit)));
+    events.push(event("b", Body::MessageEdited(edited)));
+    events.push(event("a", Body::Erased(erased(ErasedTarget::Message, &[], &[2]))));
+    assert!(read(events.clone()).0.iter().any(|fault| fault.contains("event 14 erases nothing")));
+    let in_fork = erased(ErasedTarget::Message, &[("x1", &[])], &[2, 11]);
+    events.push(event("b", Body::Erased(pb::Erased { source_session_id: Some("a".to_owned()), ..in_fork })));
+    assert_eq!(read(events).0, Vec::<String>::new());
+}
+
+#[test]
 fn only_an_erasure_of_several_messages_takes_what_does_not_belong_together() {
     for (target, faults) in [(ErasedTarget::Messages, 0), (ErasedTarget::Message, 1)] {
         let mut events = history();

@@ -62,6 +62,9 @@ pub(super) struct Erasures {
     sessions: HashSet<String>,
     /// Sessions that lost content, whose earlier events lost texts.
     touched: HashSet<String>,
+    /// Events by their sessions that name nothing, until a fork loses something by the same erasure: what was named was
+    /// gone, and the fork had replaced it since.
+    empty: HashMap<String, i64>,
 }
 
 impl Erasures {
@@ -211,14 +214,25 @@ impl Erasures {
                 faults.push(format!("P4: event {} erases {id} again, which has nothing left", event.seq));
             }
         }
-        if body.messages.is_empty() && body.source_session_id.is_none() {
-            faults.push(format!("P4: event {} erases nothing", event.seq));
+        let owner = body.source_session_id.as_ref().unwrap_or(&event.session_id);
+        if !body.messages.is_empty() && body.source_session_id.is_some() {
+            self.empty.remove(owner);
+        } else if body.source_session_id.is_none() {
+            faults.extend(self.empty.remove(owner).map(erases_nothing));
+            if body.messages.is_empty() {
+                self.empty.insert(owner.clone(), event.seq);
+            }
         }
         let is_part = body.target() == ErasedTarget::Part;
         let is_one = body.target() != ErasedTarget::Messages;
         if (is_one && families.len() > 1) || (is_part && written > 1) {
             faults.push(format!("P2: event {} erases {families:?}, which do not belong together", event.seq));
         }
+    }
+
+    /// What is wrong at the end of the log.
+    pub(super) fn faults_at_end(&self) -> Vec<String> {
+        self.empty.values().copied().map(erases_nothing).collect()
     }
 
     /// True if one message replaced the other one, or another one both.
@@ -245,6 +259,10 @@ impl Erasures {
         let name = || first.unwrap_or(id).to_owned();
         record.map_or_else(name, |(key, session)| format!("the record {key} of {session}"))
     }
+}
+
+fn erases_nothing(seq: i64) -> String {
+    format!("P4: event {seq} erases nothing")
 }
 
 /// True if a revision is in one of some ranges.

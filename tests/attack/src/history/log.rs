@@ -307,6 +307,7 @@ impl Log {
                 record.finding(format!("P7: {compaction} is {phase:?} for ever"));
             }
         }
+        self.erasures.faults_at_end().into_iter().for_each(|fault| record.finding(fault));
     }
 
     /// P5: what changed an archived session was an erasure.
@@ -584,12 +585,12 @@ fn is_reported(change: &Body, body: &Body, is_touched: bool, erasures: &Erasures
                 is_part || (is_whole && erasures.are_related(&there.message_id, &named.message_id))
             })
         };
-        // Some of several may have been erased before.
+        // Some of several may have been erased before, or all, and a fork has lost what replaced them.
         let mut named = asked.messages.iter();
         let is_there = match asked.target() {
             pb::ErasedTarget::Messages => named.any(is_named),
             _ => named.all(is_named),
-        };
+        } || (body.messages.is_empty() && body.target() != pb::ErasedTarget::Session);
         return (asked.target, &asked.reason) == (body.target, &body.reason) && is_there;
     }
     let plain = |body: Body| content::without_texts(&pb::Event { body: Some(body), ..pb::Event::default() });

@@ -236,7 +236,8 @@ async fn pin(client: &mut Client, session: &Session) {
 
 async fn words(client: &mut Client, session: &Session) {
     let Some(message_id) = target(client, session) else { return };
-    let stance = if client.rng.random_bool(0.5) { pb::WordsStance::Struck } else { pb::WordsStance::Open };
+    let stances = [pb::WordsStance::Open, pb::WordsStance::Struck, pb::WordsStance::Kept];
+    let stance = stances[client.rng.random_range(0..stances.len())];
     let request_id = client.fresh_id();
     let session_id = session.id.clone();
     let request = pb::MarkWordsRequest { session_id, message_id, stance: stance.into(), request_id };

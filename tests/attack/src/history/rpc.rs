@@ -311,7 +311,7 @@ mutations! {
     EditMessageRequest, |answer| at(answer.revision, answer.seq, answer.replacement_message_id.clone().into_iter().collect()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     PinMessageRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.unpin = !other.unpin;
-    MarkWordsRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.stance = 4 - other.stance;
+    MarkWordsRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.stance = other.stance % 3 + 1;
     UpdateSessionRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
         |other| other.title = Some("another title".to_owned());
     ArchiveSessionRequest, |answer| at(answer.revision, answer.seq, Vec::new()),

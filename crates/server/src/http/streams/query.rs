@@ -63,7 +63,7 @@ impl Query {
     ///
     /// `INVALID_FIELD` with the parameter's name.
     pub(super) fn from_head(head: &Parts, message: &str) -> Result<Self> {
-        let descriptor = protocol::POOL.get_message_by_name(message);
+        let descriptor = protocol::DESCRIPTORS.get_message_by_name(message);
         let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {message}")))?;
         let mut query = Self::default();
         for (name, text) in form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()) {
