@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import grpc
@@ -119,6 +120,7 @@ async def test_a_stopped_daemon_holds_no_call_over_its_time(daemon: Daemon) -> N
             await reply.text("words")
             assert daemon.process is not None
             daemon.process.send_signal(signal.SIGSTOP)
+            os.waitpid(daemon.process.pid, os.WUNTRACED)
             for work in (session.append("Hello"), session.view(), reply.finish()):
                 began = asyncio.get_running_loop().time()
                 with pytest.raises(longhand.Error, match="no answer in") as raised:

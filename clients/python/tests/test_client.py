@@ -556,6 +556,7 @@ def stopped(daemon: Daemon) -> Iterator[None]:
     """A daemon that takes connections and answers nothing."""
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGSTOP)
+    os.waitpid(daemon.process.pid, os.WUNTRACED)
     try:
         yield
     finally:

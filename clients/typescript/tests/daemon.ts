@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -64,8 +64,18 @@ export class Daemon {
   }
 
   /** Has it take no step, or go on. */
+  // Where threads can be looked at, it waits until all have stopped: until then they answer.
   hold(held: boolean): void {
     this.process?.kill(held ? "SIGSTOP" : "SIGCONT");
+    const tasks = `/proc/${this.process?.pid}/task`;
+    const runs = (id: string) => {
+      try {
+        return !readFileSync(`${tasks}/${id}/stat`, "utf8").includes(") T ");
+      } catch {
+        return false; // The thread has ended.
+      }
+    };
+    while (held && existsSync(tasks) && readdirSync(tasks).some(runs));
   }
 
   async restart(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
