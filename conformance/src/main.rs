@@ -84,9 +84,9 @@ const SYSTEMS: &[&dyn System] = &[
 /// Default number of conversations for each system, as required for a release.
 const FULL_COUNT: u64 = 2_000;
 /// Number of conversations for each system in a short run.
-const SHORT_COUNT: u64 = 200;
+const SHORT_COUNT: u64 = 100;
 /// Number of scenarios for each system in a short run: each scenario asks many questions.
-const SHORT_SCENARIOS: u64 = 100;
+const SHORT_SCENARIOS: u64 = 40;
 /// Default number of scenarios of each system in the daemon.
 const FULL_LIVES: u64 = 40;
 /// The same in a short run.
@@ -101,7 +101,7 @@ const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed 
   --count N      conversations, or scenarios, for each system (2000)
   --seed S       what all chance is drawn from (1)
   --index I      one conversation alone, as it is in a run with the same seed
-  --short        200 conversations and 100 scenarios with seed 1, as in continuous integration
+  --short        100 conversations and 40 scenarios with seed 1, as in continuous integration
   --allow-skips  a system that was skipped does not fail the run";
 
 /// The parsed command line.
@@ -216,10 +216,10 @@ mod tests {
         };
         for (line, systems, expected) in [
             ("", &[][..], run(1, 0, 2_000)),
-            ("--short", &[], run(1, 0, 200)),
+            ("--short", &[], run(1, 0, 100)),
             ("--systems wire-node,wire-python --count 7 --seed 9", &["wire-node", "wire-python"], run(9, 0, 7)),
             ("--seed 3 --index 41", &[], run(3, 41, 1)),
-            ("--short --allow-skips", &[], run(1, 0, 200)),
+            ("--short --allow-skips", &[], run(1, 0, 100)),
         ] {
             assert_eq!(
                 parsed(line).map(|found| (found.systems, found.run, found.allow_skips)),
