@@ -424,7 +424,8 @@ for (const { name, sdk, model } of sdks) {
       assert.ok(summaries.filter(({ kind }) => kind === v1.MessageKind.SUMMARY).length > 1);
       const last = prompts.at(-1) ?? [];
       assert.ok(JSON.stringify(last).includes(`Question ${turns - 1}`));
-      assert.ok(last.length < turns, `${last.length} messages of ${turns} turns`);
+      // Four a turn without summaries. How many turns went by during the newest summary is the machine's matter.
+      assert.ok(last.length < 2 * turns, `${last.length} messages of ${turns} turns`);
       const shown = await loadChat(session);
       assert.equal(shown.length, 2 * turns);
       assert.ok(text(shown[0]).startsWith("Question 0"));
