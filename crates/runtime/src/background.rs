@@ -14,14 +14,18 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// The name of the threads.
 pub const THREAD: &str = "background";
 
-/// The threads. None if they cannot be started.
-static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
-    let threads = ThreadPoolBuilder::new().num_threads(count()).thread_name(|_| THREAD.to_owned());
+/// The threads for summaries. None if they cannot be started.
+static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(count()));
+/// The thread for what decides whether there is work: it is short, and never behind a summary.
+static DECIDER: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(1));
+
+fn start(threads: usize) -> Option<ThreadPool> {
+    let threads = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| THREAD.to_owned());
     let threads = threads.start_handler(|_| yield_to_others(limits::BACKGROUND_NICENESS)).build();
     threads.inspect_err(|error| tracing::warn!(%error, "the background has the priority of other work")).ok()
-});
+}
 
-/// Number of these threads: as many as half of the processors.
+/// Number of the threads for summaries: as many as half of the processors.
 pub fn count() -> usize {
     available_parallelism().map_or(1, NonZeroUsize::get).div_ceil(2)
 }
@@ -31,7 +35,19 @@ pub fn count() -> usize {
 /// The task waits in its own thread, so that the computation may borrow. Other tasks of the runtime go on meanwhile, if it
 /// has several threads.
 pub fn compute<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let Some(threads) = THREADS.as_ref().filter(|_| !turns::is_call()) else { return work() };
+    compute_on(&THREADS, work)
+}
+
+/// The same for what is short, and what others wait for: it does not wait for summaries.
+pub fn decide<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    compute_on(&DECIDER, work)
+}
+
+fn compute_on<T: Send>(threads: &LazyLock<Option<ThreadPool>>, work: impl FnOnce() -> T + Send) -> T {
+    if turns::is_call() {
+        return work();
+    }
+    let Some(threads) = threads.as_ref() else { return work() };
     let span = tracing::Span::current();
     let aside = || threads.install(|| span.in_scope(work));
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
@@ -101,6 +117,25 @@ mod tests {
         let here = thread_name();
         assert_eq!(turn.take_turns(async { compute(thread_name) }).await, here);
         assert_eq!(compute(thread_name).as_deref(), Some(THREAD));
+    }
+
+    #[test]
+    fn a_decision_does_not_wait_for_summaries() {
+        let decided = std::sync::Barrier::new(count() + 1);
+        let begun = std::sync::Barrier::new(count() + 1);
+        thread::scope(|scope| {
+            for _ in 0..count() {
+                scope.spawn(|| {
+                    compute(|| {
+                        begun.wait();
+                        decided.wait();
+                    });
+                });
+            }
+            begun.wait();
+            assert_eq!(decide(thread_name).as_deref(), Some(THREAD));
+            decided.wait();
+        });
     }
 
     #[test]

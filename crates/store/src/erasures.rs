@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How many erasures files may have something of, and the newest event of an erasure.
-const PENDING: &str = "select (select count(*) from erasure where is_clean = 0), coalesce((select e.seq from \
+pub(crate) const PENDING: &str = "select (select count(*) from erasure where is_clean = 0) + (select count(*) from erasing), coalesce((select e.seq from \
      erasure n join event e on e.session_id = n.session_id and e.revision = n.revision \
      where n.id = (select max(id) from erasure)), 0)";
 
@@ -34,7 +34,7 @@ pub(crate) const STATEMENTS: &[&str] = &[PENDING];
 /// Erasures of which files may have something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PendingErasures {
-    /// Those of which the database or its log may have something.
+    /// Those of which the database or its log may have something, those that go on among them.
     pub count: i64,
     /// The names of all files that may have something of an erasure.
     pub files: Vec<String>,

@@ -28,7 +28,7 @@ use crate::model::usage::ModelWindow;
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim; a store has one identity for each time that it was restored, and the scrub has one row.
 /// There are a few sessions that are being erased in steps. Blobs that nothing uses are deleted once, after a migration.
-const WHOLE: [&str; 11] = [
+const WHOLE: [&str; 12] = [
     clock_segments::ALL,
     quotas::CONTENT,
     blob_uses::UNUSED,
@@ -39,6 +39,7 @@ const WHOLE: [&str; 11] = [
     spending::SPENT,
     scrub::LOAD,
     steps::ALL,
+    erasures::PENDING,
     "select count(*) from session",
 ];
 
@@ -443,6 +444,67 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
         let of_database = store.history().0.brief(|reader| events::hash_at_seq(reader, seq)).await.expect("a hash");
         assert_eq!(store.log().0.ring.hash_at(seq).map(|hash| hash.to_vec()), of_database);
     }
+}
+
+#[tokio::test]
+async fn what_is_erased_by_the_transaction_that_wrote_it_is_not_in_memory() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
+    tokio::spawn(writer);
+    let (session, _) =
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
+    let both = move |tx: &mut tx::Tx<'_>| {
+        let update = sessions::UpdateSession { title: Some("a secret".to_owned()), ..Default::default() };
+        update.apply(tx, session, &Requester::default())?;
+        let (caller, target) = (Requester::default(), plan::EraseTarget::Session);
+        let expected = apply::ErasePrecondition::History(None);
+        apply::Erase { session, caller, target, reason: "a test".to_owned(), expected }.apply(tx).map(drop)
+    };
+    store.history().0.write(Mutation::change("test"), both).await.expect("written");
+    let (head, filter) = (store.log().head_seq(), EventFilter::default());
+    let told = store.log().tail(&filter, 0, head).await.expect("a page");
+    assert!(!format!("{told:?}").contains("a secret"), "{told:?}");
+    // What comes next is in memory again.
+    store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("another session");
+    let (ring, memberships) = (&store.log().0.ring, &store.log().0.memberships);
+    assert!(events::newest(ring, memberships, &filter, head, store.log().head_seq()).expect("a page").is_some());
+}
+
+#[tokio::test]
+async fn a_fork_whose_segments_do_not_fit_its_layout_is_damaged_and_ends_its_reader() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
+    tokio::spawn(writer);
+    let (session, _) =
+        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
+    let entry = || AppendInput {
+        message: NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]),
+        token_counts: None,
+        reports_overflow: false,
+        received: None,
+        keeps_erased: false,
+    };
+    let entries = CheckedInput::trusted(((0..6).map(|_| entry()).collect(), AppendChanges::default()));
+    let appended = store.history().append(session, Requester::default(), None, entries).await.expect("appended");
+    let part = NewPart::new(PartBody::Text("other words".to_owned()));
+    let parts = vec![(part.clone(), tx::PartInput::from_client(&part))];
+    let replacement = rewrites::Replacement { parts, metadata_json: None, keeps_erased: false };
+    let change = rewrites::Change::Edit { message: MessageId(appended.ids[3]).to_string(), replacement };
+    let edit = rewrites::Rewrite { session, caller: Requester::default(), expected_revision: None, change };
+    store.history().0.write(Mutation::change("test"), move |tx| edit.apply(tx)).await.expect("edited");
+    let fork = ForkSession { client_id: None, at: ForkAt::Newest, title: String::new() };
+    let (fork, _) =
+        store.sessions().fork(session, CheckedInput::trusted(fork), Requester::default()).await.expect("a fork");
+    assert_eq!(store.views().source(fork, None).await.expect("a view").messages.len(), 6);
+    let damage = move |tx: &mut tx::Tx<'_>| {
+        tx.conn.execute_batch("drop trigger segment_is_final")?;
+        engine::query("update segment set last_revision = 2 where session_id = ?1").bind(fork.0).run(tx.conn)
+    };
+    store.history().0.write(Mutation::change("test"), damage).await.expect("damaged");
+    let damaged = store.views().source(fork, None).await.map(|source| source.messages.len());
+    assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{damaged:?}");
 }
 
 /// Random rewrites, some of which are rolled back after they were applied: after each of them, the rows of the newest

@@ -492,7 +492,7 @@ impl Writer {
         let applied = self.clock.now();
         self.committed.commits.begin(&finished.commits);
         let newest = finished.counters.next_seq - 1;
-        self.commit(batch, newest).inspect_err(|_| self.forget())?;
+        self.commit(batch, newest).inspect_err(|error| self.not_committed(error))?;
         let end = self.clock.now();
         self.meter.committed(now, end);
         self.pace.measure(batch.len(), now, applied, end);
@@ -514,11 +514,12 @@ impl Writer {
         self.committed.commits.committed(&commits);
         self.committed.memberships.committed(&events);
         self.committed.quotas.committed(&uses, now);
-        if erased > EraseExtent::Nothing {
-            self.committed.ring.forget();
+        // Those of this transaction too: what was written before the erasure may have what is erased by now.
+        match erased {
+            EraseExtent::Nothing => self.committed.ring.committed(events),
+            EraseExtent::Continues | EraseExtent::Ended => self.committed.ring.forget(),
         }
         self.cleaning.is_unclean |= erased == EraseExtent::Ended;
-        self.committed.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(newest);
         self.newest_event.send_if_modified(|before| std::mem::replace(before, newest) != newest);
@@ -552,6 +553,17 @@ impl Writer {
     fn forget(&mut self) {
         self.heads.clear();
         self.committed.commits.forget();
+    }
+
+    /// A commit failed. What observers keep is as it was if the database certainly has nothing of it.
+    fn not_committed(&mut self, error: &Error) {
+        match error {
+            Error::Full | Error::ReadOnly => {
+                self.heads.clear();
+                self.committed.commits.failed();
+            }
+            _ => self.forget(),
+        }
     }
 
     /// Undoes the transaction, and returns the error that describes its state.

@@ -2,10 +2,12 @@
 
 use crate::support::{TestApp, conversation};
 use longhand::app::access::Access;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::events::SubscribeRequest;
 use longhand::app::quotas::Quota;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::app::{Caller, Error, Reason};
+use longhand::limits::ERASE_STEP_REVISIONS;
 use longhand::store::ContentQuota;
 use std::collections::HashMap;
 
@@ -66,4 +68,26 @@ async fn a_tenant_has_as_much_as_its_quotas_and_others_have_more() {
     assert_eq!(refused(another), (Reason::QuotaExceeded, "streams".to_owned()));
     drop(stream);
     acme.events().subscribe(SubscribeRequest::default()).await.expect("a stream in its place");
+}
+
+#[tokio::test]
+async fn a_session_that_is_erased_in_several_steps_is_one_session_less() {
+    let test = TestApp::start().await;
+    let acme = of(&test, "acme");
+    let content = ContentQuota { sessions: Some(2), ..ContentQuota::default() };
+    test.longhand
+        .hold_to_quotas(HashMap::from([("acme".to_owned(), Quota { content, ..Quota::default() })]))
+        .await
+        .expect("quotas");
+    let (first, _) = create(&acme, "first").await.expect("a session");
+    create(&acme, "second").await.expect("a session");
+    let many = conversation(&"u \"a word\"\n".repeat(50));
+    for _ in 0..ERASE_STEP_REVISIONS / 10 {
+        acme.messages().append(&first, many.clone(), None, None).await.expect("appended");
+    }
+    let (target, reason) = (EraseTarget::Session, "it is over".to_owned());
+    let request = EraseRequest { target, reason, dry_run: false, expected_revision: None };
+    acme.content().erase(&first, request).await.expect("erased");
+    create(&acme, "third").await.expect("a session in its place");
+    assert_eq!(refused(create(&acme, "fourth").await), (Reason::QuotaExceeded, "sessions".to_owned()));
 }

@@ -457,6 +457,11 @@ impl LoadedSessions {
     ) {
         let Some(slot) = self.memory.peek(session.source.session) else { return };
         let state = locked(&slot.session);
+        // Another change of the view may be an erasure of what is in them.
+        let changed = |kept: &Arc<LoadedSession>| kept.source.changed_revision;
+        if state.as_ref().map(changed) != Some(session.source.changed_revision) {
+            return;
+        }
         *locked(&slot.passages) = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });
         self.memory.weigh(&slot, slot.bytes(state.as_ref()));
     }

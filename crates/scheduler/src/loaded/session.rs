@@ -76,7 +76,7 @@ impl LoadedSession {
         counts::fill(store, &policy, &mut source.messages).await?;
         let formed = formed(&source);
         let size = Size::of(&source.messages);
-        let fold = background::compute(|| Fold::new(fold_input(&source, &formed, &policy), None));
+        let fold = background::decide(|| Fold::new(fold_input(&source, &formed, &policy), None));
         let mut session =
             Self { source, policy, formed, fold, provenance, omitted_by, empty_messages: Vec::new(), size };
         session.complete_view();

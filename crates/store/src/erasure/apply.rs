@@ -486,7 +486,8 @@ impl Erase {
         tx.event(key, &caller, &body, &digest)?;
         end_compaction(tx, key, &caller)?;
         let head = tx.loaded(key)?;
-        if plan.kind == ErasedTarget::Session && key == plan.owner {
+        // A step that follows finds the session erased, and uncounted.
+        if plan.kind == ErasedTarget::Session && key == plan.owner && head.state != SessionState::Erased {
             head.state = SessionState::Erased;
             head.clear_due();
             tx.use_more(key, ContentUse { sessions: -1, ..ContentUse::default() })?;
@@ -595,7 +596,9 @@ fn take(tx: &mut Tx<'_>, opened: &mut OpenedRevisions<'_>, plan: &Plan) -> Resul
     for owner in owners {
         rows::salt_requests_of(opened, owner)?;
     }
-    opened.merge_words()?;
+    if !plan.continues() {
+        opened.merge_words(plan.follows_steps(&mut Reader::new(tx.conn))?)?;
+    }
     if let Some(step) = plan.step {
         session::erase_range(tx, opened, plan.owner, step.range)?;
         if step.is_last {

@@ -310,6 +310,12 @@ impl Plan {
         self.messages.iter().filter(|(_, reached)| !reached.is_derived || self.named.contains(&reached.id))
     }
 
+    /// True if some of a session went before this.
+    pub(super) fn follows_steps(&self, reader: &mut Reader<'_>) -> Result<bool> {
+        let first = ancestry::by_key(reader, self.owner)?.fork_revision.unwrap_or(0) + 1;
+        Ok(self.step.is_some_and(|step| step.range.first > first))
+    }
+
     /// True if more of a session goes after this.
     pub(super) fn continues(&self) -> bool {
         self.step.is_some_and(|step| !step.is_last)

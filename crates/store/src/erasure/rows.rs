@@ -415,9 +415,10 @@ impl<'c> OpenedRevisions<'c> {
         blob_uses::remove(conn, &changes.unused)
     }
 
-    /// Takes the words of messages out of the files of the index as well.
-    pub(super) fn merge_words(&self) -> Result<()> {
-        if self.has_words { words::merge(self.conn) } else { Ok(()) }
+    /// Takes the words of messages out of the file of the index as well, with those that earlier steps removed. It rewrites
+    /// all of the index, so it is done once for an erasure.
+    pub(super) fn merge_words(&self, follows_steps: bool) -> Result<()> {
+        if self.has_words || follows_steps { words::merge(self.conn) } else { Ok(()) }
     }
 
     /// The sessions that the erasure reaches.

@@ -192,6 +192,11 @@ impl Commits {
         self.committing().clear();
     }
 
+    /// Nothing of the commit that began was written.
+    pub(crate) fn failed(&self) {
+        self.committing().clear();
+    }
+
     /// Has the observers drop everything: the outcome of the commit that began is not the expected one.
     pub(crate) fn forget(&self) {
         self.each(|observer| observer.forget());

@@ -704,6 +704,9 @@ pub(crate) fn sources(
             Span::Placed { revision, .. } => {
                 let segment = ancestry.owner_at(reader, revision)?;
                 let placed = placed_in(&segment, spans);
+                if placed.is_empty() {
+                    return Err(Error::corrupt("layout", "a message is placed in no segment"));
+                }
                 spans = &spans[placed.len()..];
                 found.extend(placed_rows(reader, &segment, &placed, at, &mut budget)?);
             }
