@@ -461,9 +461,10 @@ async fn what_is_erased_by_the_transaction_that_wrote_it_is_not_in_memory() {
         let expected = apply::ErasePrecondition::History(None);
         apply::Erase { session, caller, target, reason: "a test".to_owned(), expected }.apply(tx).map(drop)
     };
+    let before = store.log().head_seq();
     store.history().0.write(Mutation::change("test"), both).await.expect("written");
     let (head, filter) = (store.log().head_seq(), EventFilter::default());
-    let told = store.log().tail(&filter, 0, head).await.expect("a page");
+    let told = store.log().tail(&filter, before, head).await.expect("a page");
     assert!(!format!("{told:?}").contains("a secret"), "{told:?}");
     // What comes next is in memory again.
     store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("another session");
