@@ -18,8 +18,8 @@ use crate::policy::recall::RecallQuery;
 use crate::policy::tokens;
 use crate::store::{self, CommitObserver, Error, NewMessages, PendingWork, Result, SessionChange, SessionCommit};
 use crate::store::{SessionKey, Store};
-use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -73,7 +73,7 @@ struct Slot {
     /// for as long as the fold of a few messages takes, so none of them is suspended: woken one after the other, they
     /// would use one processor.
     session: Mutex<Option<Arc<LoadedSession>>>,
-    /// What the fold lacks. The writer waits for this, and for nothing else.
+    /// What the fold lacks. The writer waits for this, and for the lock of the entries.
     unfolded: Mutex<Unfolded>,
     /// The turn to read the store for it. The others then find what was read.
     reading: tokio::sync::Mutex<()>,
@@ -150,7 +150,19 @@ impl Weighter<EntryKey, Entry> for ByteWeighter {
     }
 }
 
-type Entries = Cache<EntryKey, Entry, ByteWeighter>;
+/// Hands evicted entries to whoever evicts them: to free a large one takes longer than anybody should wait for the lock.
+#[derive(Clone)]
+struct Evictions;
+
+impl Lifecycle<EntryKey, Entry> for Evictions {
+    type RequestState = Vec<Entry>;
+
+    fn on_evict(&self, evicted: &mut Vec<Entry>, _: EntryKey, entry: Entry) {
+        evicted.push(entry);
+    }
+}
+
+type Entries = Cache<EntryKey, Entry, ByteWeighter, DefaultHashBuilder, Evictions>;
 
 /// The entries in their budget.
 struct Memory {
@@ -189,7 +201,7 @@ impl Memory {
 
     /// The entry of a session, which is made if it is not there.
     fn slot(&self, key: SessionKey) -> Arc<Slot> {
-        let mut entries = self.entries();
+        let entries = self.entries();
         if let Some(slot) = slot_of(entries.get(&EntryKey::Session(key))) {
             return slot;
         }
@@ -201,15 +213,15 @@ impl Memory {
             reading: tokio::sync::Mutex::default(),
             passages: Mutex::default(),
         });
-        entries.insert(EntryKey::Session(key), Entry::Session { slot: Arc::clone(&slot), bytes: ENTRY_BYTES });
+        insert(entries, EntryKey::Session(key), Entry::Session { slot: Arc::clone(&slot), bytes: ENTRY_BYTES });
         slot
     }
 
     /// Counts the bytes of an entry anew. One that was dropped meanwhile stays away: it has missed commits.
     fn weigh(&self, slot: &Arc<Slot>, bytes: usize) {
-        let (key, mut entries) = (EntryKey::Session(slot.key), self.entries());
+        let (key, entries) = (EntryKey::Session(slot.key), self.entries());
         if slot_of(entries.peek(&key)).is_some_and(|other| Arc::ptr_eq(&other, slot)) {
-            entries.insert(key, Entry::Session { slot: Arc::clone(slot), bytes });
+            insert(entries, key, Entry::Session { slot: Arc::clone(slot), bytes });
         }
     }
 
@@ -239,6 +251,13 @@ impl Memory {
     }
 }
 
+/// Adds an entry, and frees those that it evicts behind the lock.
+fn insert(mut entries: MutexGuard<'_, Entries>, key: EntryKey, entry: Entry) {
+    let mut evicted = Vec::new();
+    entries.insert_with_lifecycle(key, entry, &mut evicted);
+    drop(entries);
+}
+
 fn slot_of(entry: Option<&Entry>) -> Option<Arc<Slot>> {
     match entry {
         Some(Entry::Session { slot, .. }) => Some(Arc::clone(slot)),
@@ -261,7 +280,9 @@ impl Vacancy {
 impl LoadedSessions {
     /// The sessions of a store. About `bytes_max` bytes of them are kept; none with 0.
     pub fn new(store: Store, bytes_max: usize) -> Self {
-        let entries = Mutex::new(Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, ByteWeighter));
+        let hashing = DefaultHashBuilder::default();
+        let entries = Cache::with(SESSIONS_EXPECTED, bytes_max as u64, ByteWeighter, hashing, Evictions);
+        let entries = Mutex::new(entries);
         let memory = Arc::new(Memory { bytes_max, entries, hasher: RandomState::new(), unfolded: Arc::default() });
         let observer: std::sync::Weak<Memory> = Arc::downgrade(&memory);
         store.views().observe(observer);
@@ -298,7 +319,7 @@ impl LoadedSessions {
                 settings
             }
         };
-        self.memory.entries().insert(self.memory.name(tenant, name), Entry::Name(key));
+        insert(self.memory.entries(), self.memory.name(tenant, name), Entry::Name(key));
         Ok(settings)
     }
 
