@@ -1,3 +1,4 @@
+use crate::app::compactions::NewSummary;
 use crate::app::erase::{EraseRequest, EraseTarget};
 use crate::app::sessions::{ForkPoint, NewSession, SessionChange};
 use crate::app::{self, Caller, Longhand};
@@ -5,6 +6,7 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, SessionLookup, counts, parse_policy};
 use crate::model::ids::MessageId;
+use crate::model::mark::WordsStance;
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
@@ -20,6 +22,7 @@ use crate::turns::{Share, Turns};
 use futures::FutureExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -371,6 +374,9 @@ struct Life<'a> {
     sessions: Vec<SessionKey>,
     messages: Vec<(String, Vec<(Uuid, String)>)>,
     erased: Vec<String>,
+    /// How many summaries took effect, and how often a memory had a session.
+    summaries: &'a AtomicUsize,
+    loads: &'a AtomicUsize,
 }
 
 impl Life<'_> {
@@ -438,6 +444,16 @@ impl Life<'_> {
                 self.erase(&id, EraseTarget::Session).await;
                 self.erased.extend(known.into_iter().map(|(_, words)| words));
             }
+            20 => drop(app.messages().unpin(&id, &named).await),
+            21 => drop(app.messages().mark_words(&id, &named, Some(WordsStance::Struck)).await),
+            22 => drop(app.compactions().redo(&id, None).await),
+            23 | 24 => {
+                // Its own words follow no erasure; the record beside it does.
+                let text = "What they said.".to_owned();
+                let new = NewSummary { text, tail_start: named, ..NewSummary::default() };
+                let supplied = app.compactions().supply_summary(&id, new).await;
+                self.summaries.fetch_add(usize::from(supplied.is_ok()), Ordering::Relaxed);
+            }
             _ => self.create().await,
         }
     }
@@ -453,6 +469,7 @@ impl Life<'_> {
             let read = self.fixture.load_other(*key).await;
             match loaded.session(*key).await.expect("read") {
                 SessionLookup::Loaded((session, pending)) => {
+                    self.loads.fetch_add(1, Ordering::Relaxed);
                     is_same(&session, &read);
                     assert_eq!(pending, self.fixture.store.compactions().pending(*key).await.expect("read"));
                     let words = format!("{session:?}");
@@ -482,16 +499,19 @@ impl Life<'_> {
 /// them and with room for one, and the daemon's own.
 #[tokio::test]
 async fn memory_answers_as_the_rows_do_whatever_is_done() {
-    let steps = prop::collection::vec((0_usize..8, 0_u8..21, 0_usize..1_000), 10..60);
+    let steps = prop::collection::vec((0_usize..8, 0_u8..26, 0_usize..1_000), 10..60);
+    let (summaries, loads) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let config = Config { cases: 32, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&steps, |steps| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let life = async {
             let fixture = Fixture::start().await;
-            let mut life = Life { fixture: &fixture, sessions: Vec::new(), messages: Vec::new(), erased: Vec::new() };
+            let (sessions, messages, erased) = (Vec::new(), Vec::new(), Vec::new());
+            let (fixture, summaries, loads) = (&fixture, &summaries, &loads);
+            let mut life = Life { fixture, sessions, messages, erased, summaries, loads };
             life.create().await;
             let own = fixture.app.shared.loaded.clone();
-            let memories = [own, memory(&fixture, 1 << 30), memory(&fixture, 40_000)];
+            let memories = [own, memory(fixture, 1 << 30), memory(fixture, 40_000)];
             for step in steps {
                 life.take(step).await;
                 for memory in &memories {
@@ -503,6 +523,8 @@ async fn memory_answers_as_the_rows_do_whatever_is_done() {
             .map_err(|_| TestCaseError::fail("memory and rows differ"))
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let counts = (summaries.into_inner(), loads.into_inner());
+    assert!(counts.0 > 10 && counts.1 > 1_000, "summaries and sessions that were in a memory: {counts:?}");
 }
 
 fn memory(fixture: &Fixture, bytes: usize) -> LoadedSessions {
