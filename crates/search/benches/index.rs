@@ -115,6 +115,7 @@ fn fill(folder: &Path, texts: &[String], commit: usize) -> Postings {
         let parts = texts.iter().enumerate().map(|(at, text)| part(number * commit + at, text));
         let progress = Progress { store: Uuid::nil(), seq: number as i64 + 1, hash: vec![1; 32] };
         index.add(number as i64, &progress, &parts.collect::<Vec<_>>()).expect("added");
+        index.join(false).expect("joined");
     }
     index
 }

@@ -44,6 +44,14 @@ pub trait IndexWriter {
     /// As for `progress`, and what a full or failing disk says.
     fn add(&mut self, after: model::Seq, progress: &Progress, parts: &[Part]) -> error::Result<Progress>;
 
+    /// Joins what was added, so that a search looks into few places. While more is to come at once that is put off, as long
+    /// as they are not too many. What cannot be joined now is tried again the next time.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Corrupt`, as for `progress`.
+    fn join(&mut self, is_behind: bool) -> error::Result<()>;
+
     /// Removes what was erased, so that no search finds it. True if something was there.
     ///
     /// # Errors

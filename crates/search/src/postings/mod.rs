@@ -52,22 +52,6 @@ impl Postings {
     fn new(file: Connection) -> Self {
         Self { file, batch: Batch::default(), failed_joins: 0 }
     }
-
-    /// Joins segments. What was added is there whether that succeeds or not, and the next commit tries it again.
-    fn join(&mut self) -> Result<()> {
-        match file::join(&self.file) {
-            Ok(()) => self.failed_joins = 0,
-            Err(error @ Error::Corrupt { .. }) => return Err(error),
-            Err(error) => {
-                self.failed_joins = self.failed_joins.saturating_add(1);
-                // Ever less often.
-                if self.failed_joins.is_power_of_two() {
-                    tracing::warn!(%error, failures = self.failed_joins, "the search index is joined later");
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl IndexWriter for Postings {
@@ -86,8 +70,22 @@ impl IndexWriter for Postings {
         let added = file::add(&self.file, progress, &mut self.batch);
         self.batch.end();
         added?;
-        self.join()?;
         Ok(progress.clone())
+    }
+
+    fn join(&mut self, is_behind: bool) -> Result<()> {
+        match file::join(&self.file, is_behind) {
+            Ok(()) => self.failed_joins = 0,
+            Err(error @ Error::Corrupt { .. }) => return Err(error),
+            Err(error) => {
+                self.failed_joins = self.failed_joins.saturating_add(1);
+                // Ever less often.
+                if self.failed_joins.is_power_of_two() {
+                    tracing::warn!(%error, failures = self.failed_joins, "the search index is joined later");
+                }
+            }
+        }
+        Ok(())
     }
 
     fn forget(&mut self, erased: &[ErasedRows]) -> Result<bool> {

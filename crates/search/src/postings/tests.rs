@@ -50,6 +50,7 @@ fn fill(index: &mut Postings, seq: Seq, entries: Vec<(Part, &str)>) {
         entries.into_iter().map(|(part, text)| Part { body: Arc::new(PartBody::Text(text.to_owned())), ..part });
     let after = index.progress().expect("read").map_or(0, |before| before.seq);
     index.add(after, &at(seq), &parts.collect::<Vec<_>>()).expect("added");
+    index.join(false).expect("joined");
 }
 
 fn search(index: &Postings, wanted: &IndexSearch, pages: i64) -> Result<FoundEntries> {
@@ -296,6 +297,8 @@ fn of_texts(texts: &[String], commit: usize) -> Postings {
         let parts: Vec<Part> = texts.iter().enumerate().map(of).collect();
         let number = i64::try_from(number).expect("a number");
         index.add(number, &at(number + 1), &parts).expect("added");
+        // Some commits come while more is left.
+        index.join(number % 16 < 9).expect("joined");
     }
     index
 }
@@ -535,6 +538,7 @@ fn what_was_added_is_there_whether_segments_can_be_joined_or_not() {
     for seq in 1..=9 {
         let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, seq) };
         assert_eq!(index.add(seq - 1, &at(seq), &[part]).expect("added"), at(seq));
+        index.join(false).expect("put off");
     }
     assert_eq!((segments(&index), index.failed_joins), (9, 2));
     index.file.execute_batch("drop trigger refused").expect("as before");
@@ -547,7 +551,8 @@ fn what_was_added_is_there_whether_segments_can_be_joined_or_not() {
     }
     index.file.execute_batch("update block set data = x'0105'").expect("damaged");
     let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, 18) };
-    assert!(matches!(index.add(17, &at(18), &[part]), Err(Error::Corrupt { .. })));
+    index.add(17, &at(18), &[part]).expect("added");
+    assert!(matches!(index.join(false), Err(Error::Corrupt { .. })));
 }
 
 #[test]

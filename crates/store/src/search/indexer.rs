@@ -12,17 +12,36 @@ use crate::shared::Shared;
 use crate::telemetry::failpoint;
 use longhand_search::{IndexWriter as _, Postings, Progress};
 use std::sync::Arc;
+use std::thread;
 
 /// The one that fills the index. It reads the log on a connection of its own and blocks its thread.
 pub struct Indexer {
     shared: Arc<Shared>,
     clock: Clock,
-    store: Connection,
+    log: LogPages,
+    /// The page that was read while the one before it was added.
+    read_ahead: Option<Page>,
     index: Postings,
     progress: Progress,
     /// The last event of which something may have been forgotten already.
     tried: Seq,
+}
+
+/// The pages of the log.
+struct LogPages {
+    store: Connection,
     sessions: Sessions,
+}
+
+impl LogPages {
+    fn page(&mut self, shared: &Shared, after: Seq) -> Result<Option<Page>> {
+        let page = source::next_page(&mut Reader::new(&self.store), &mut self.sessions, after);
+        if matches!(page, Err(Error::Unreachable(_))) {
+            // The next attempt is made on another connection.
+            self.store = shared.readers.connect()?;
+        }
+        page
+    }
 }
 
 impl Indexer {
@@ -46,7 +65,8 @@ impl Indexer {
         shared.search.progress.send_replace(progress.seq);
         // The last indexer may have ended within the next page. A new index had nothing to forget.
         let tried = if progress.seq == 0 { 0 } else { progress.seq + limits::SEARCH_BATCH_EVENTS };
-        Ok(Self { shared, clock, store, index, progress, tried, sessions: Sessions::new() })
+        let log = LogPages { store, sessions: Sessions::new() };
+        Ok(Self { shared, clock, log, read_ahead: None, index, progress, tried })
     }
 
     /// The newest event that is in the index.
@@ -56,37 +76,39 @@ impl Indexer {
 
     /// The next page of the log; none at its end.
     pub fn next_page(&mut self) -> Result<Option<Page>> {
-        let page = source::next_page(&mut Reader::new(&self.store), &mut self.sessions, self.progress.seq);
-        if matches!(page, Err(Error::Unreachable(_))) {
-            // The next attempt is made on another connection.
-            self.store = self.shared.readers.connect()?;
+        let after = self.progress.seq;
+        match self.read_ahead.take().filter(|page| page.after == after) {
+            Some(page) => Ok(Some(page)),
+            None => self.log.page(&self.shared, after),
         }
-        page
     }
 
     /// Adds the parts of a page. What was erased in the page is forgotten first, so that the progress never passes it.
+    /// An index that is behind reads the next page meanwhile, on another processor, and joins less.
     ///
     /// # Errors
     ///
     /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
-    pub fn add(&mut self, page: &Page) -> Result<()> {
-        let is_repeated = self.progress.seq < self.tried;
-        self.tried = self.tried.max(page.last);
-        if !page.erased.is_empty() {
-            let is_removed = self.index.forget(&page.erased)?;
-            if is_removed {
-                failpoint::reach("search.removed");
-            }
-            // An attempt that ended early may have removed the entries, and left their words.
-            if is_removed || is_repeated {
-                self.index.wipe()?;
-            }
-        }
-        let progress = Progress { store: self.shared.identity.id, seq: page.last, hash: page.hash.clone() };
-        // Farther than this page begins, if an attempt that failed was committed: the next page goes on from there.
-        self.progress = self.index.add(self.progress.seq, &progress, &page.parts)?;
-        self.shared.search.progress.send_replace(self.progress.seq);
-        Ok(())
+    pub fn add(&mut self, page: &Page, is_behind: bool) -> Result<()> {
+        let Self { shared, log, read_ahead, index, progress, tried, .. } = self;
+        thread::scope(|scope| {
+            // Without a thread, and if it cannot be read, the page is read in its turn.
+            let read = || log.page(shared, page.last).ok().flatten();
+            let reading =
+                is_behind.then(|| thread::Builder::new().name("search log".to_owned()).spawn_scoped(scope, read));
+            let added = add(shared, index, (progress, tried), page).and_then(|()| index.join(is_behind));
+            *read_ahead = reading.and_then(|reading| reading.ok()?.join().ok()?);
+            added
+        })
+    }
+
+    /// Joins what an index that was behind put off.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Corrupt` if it is damaged.
+    pub fn join(&mut self) -> Result<()> {
+        self.index.join(false)
     }
 
     /// Throws the index away, and makes a new one.
@@ -104,6 +126,26 @@ impl Drop for Indexer {
         // Nothing fills what could be searched.
         self.shared.search.close();
     }
+}
+
+fn add(shared: &Shared, index: &mut Postings, (progress, tried): (&mut Progress, &mut Seq), page: &Page) -> Result<()> {
+    let is_repeated = progress.seq < *tried;
+    *tried = page.last.max(*tried);
+    if !page.erased.is_empty() {
+        let is_removed = index.forget(&page.erased)?;
+        if is_removed {
+            failpoint::reach("search.removed");
+        }
+        // An attempt that ended early may have removed the entries, and left their words.
+        if is_removed || is_repeated {
+            index.wipe()?;
+        }
+    }
+    let upto = Progress { store: shared.identity.id, seq: page.last, hash: page.hash.clone() };
+    // Farther than this page begins, if an attempt that failed was committed: the next page goes on from there.
+    *progress = index.add(progress.seq, &upto, &page.parts)?;
+    shared.search.progress.send_replace(progress.seq);
+    Ok(())
 }
 
 /// Opens the index; none if it is not one of this store, or of another version.
