@@ -89,7 +89,7 @@ struct Slot {
 
 /// The parts of a commit. It keeps memory for the next one, as much as a usual one needs.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     vocabulary: Vocabulary,
     /// The entries; their numbers and tenants are those of the batch.
     pub(super) entries: Vec<KnownEntry>,
@@ -264,11 +264,6 @@ impl Batch {
             blocks.add(&block::key(tenant, column, word(&self.slots[slot])), &list)?;
         }
         blocks.flush()
-    }
-
-    /// Forgets the words that it knows.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
     }
 }
 

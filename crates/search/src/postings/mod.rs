@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::telemetry::failpoint;
 use crate::wanted::{Census, FoundEntries, IndexSearch};
 use crate::{IndexReader, IndexWriter};
-use batch::Batch;
+pub use batch::Batch;
 use file::Segment;
 use lists::TenantWords;
 use std::collections::BTreeMap;
@@ -33,7 +33,6 @@ use std::path::Path;
 /// The index in a file of SQLite, for the one that fills it.
 pub struct Postings {
     file: Connection,
-    batch: Batch,
     /// Joins in a row that failed.
     failed_joins: u32,
 }
@@ -50,27 +49,32 @@ impl Postings {
     }
 
     fn new(file: Connection) -> Self {
-        Self { file, batch: Batch::default(), failed_joins: 0 }
+        Self { file, failed_joins: 0 }
     }
 }
 
 impl IndexWriter for Postings {
+    type Batch = Batch;
+
+    fn cut(batch: &mut Batch, parts: &[Part]) {
+        batch.begin();
+        for part in parts {
+            batch.add(part);
+        }
+    }
+
     fn progress(&self) -> Result<Option<Progress>> {
         file::progress(&self.file)
     }
 
-    fn add(&mut self, after: Seq, progress: &Progress, parts: &[Part]) -> Result<Progress> {
-        if let Some(before) = self.progress()?.filter(|before| before.store == progress.store && before.seq > after) {
-            return Ok(before);
-        }
-        self.batch.begin();
-        for part in parts {
-            self.batch.add(part);
-        }
-        let added = file::add(&self.file, progress, &mut self.batch);
-        self.batch.end();
-        added?;
-        Ok(progress.clone())
+    fn add(&mut self, after: Seq, progress: &Progress, batch: &mut Batch) -> Result<Progress> {
+        let before = self.progress()?.filter(|before| before.store == progress.store && before.seq > after);
+        let added = match before {
+            Some(before) => Ok(before),
+            None => file::add(&self.file, progress, batch).map(|()| progress.clone()),
+        };
+        batch.end();
+        added
     }
 
     fn join(&mut self, is_behind: bool) -> Result<()> {
@@ -89,7 +93,6 @@ impl IndexWriter for Postings {
     }
 
     fn forget(&mut self, erased: &[ErasedRows]) -> Result<bool> {
-        self.batch.forget();
         let mut sessions: BTreeMap<(&str, SessionKey), Vec<ForgottenRows>> = BTreeMap::new();
         for ErasedRows { tenant, owner, what } in erased {
             sessions.entry((tenant, *owner)).or_default().push(*what);

@@ -188,7 +188,7 @@ impl Worker {
                 return Input::Failed;
             }
         };
-        match indexer.add(&page, self.state.is_behind) {
+        match indexer.add(page, self.state.is_behind) {
             Ok(()) => {
                 let head = *self.head.borrow_and_update();
                 Input::Indexed { seq: indexer.seq(), head, spent: began.elapsed() }

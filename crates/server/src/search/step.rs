@@ -143,8 +143,11 @@ mod tests {
         assert_eq!(step(&mut state, indexed(1_000, 3_001)), PAUSE);
         assert_eq!(step(&mut state, Input::Head(3_002)), None, "new events do not end the pause");
         assert_eq!(step(&mut state, Input::Paused(4_000)), Some(Effect::Index));
+        assert!(!state.is_behind, "others write");
         assert_eq!(step(&mut state, indexed(2_000, 4_000)), Some(Effect::Index), "nothing came meanwhile");
+        assert!(state.is_behind);
         assert_eq!(step(&mut state, indexed(3_000, 4_001)), PAUSE);
+        assert!(!state.is_behind);
     }
 
     #[test]
@@ -152,7 +155,9 @@ mod tests {
         let mut state = IndexingState { head: 3_000, ..IndexingState::default() };
         assert_eq!(step(&mut state, indexed(1_000, 3_500)), PAUSE);
         assert_eq!(step(&mut state, Input::Asked(900)), None, "it is there");
+        assert!(!state.is_behind);
         assert_eq!(step(&mut state, Input::Asked(2_500)), Some(Effect::Index));
+        assert!(state.is_behind, "somebody waits");
         assert_eq!(step(&mut state, indexed(2_000, 4_000)), Some(Effect::Index));
         assert_eq!(step(&mut state, Input::Asked(2_100)), Some(Effect::Index), "the furthest counts");
         assert_eq!(step(&mut state, indexed(3_000, 4_500)), PAUSE, "nobody waits for the rest");

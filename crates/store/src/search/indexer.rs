@@ -1,6 +1,6 @@
 //! The one that fills the index: its connections to the index and to the store.
 
-use super::source::{self, Page, Sessions};
+use super::source::{self, Sessions};
 use crate::clock::Clock;
 use crate::engine::readers::Readers;
 use crate::engine::{Connection, Reader, connect, files};
@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::Seq;
 use crate::shared::Shared;
 use crate::telemetry::failpoint;
-use longhand_search::{IndexWriter as _, Postings, Progress};
+use longhand_search::{Batch, ErasedRows, IndexWriter as _, Postings, Progress};
 use std::sync::Arc;
 use std::thread;
 
@@ -21,10 +21,22 @@ pub struct Indexer {
     log: LogPages,
     /// The page that was read while the one before it was added.
     read_ahead: Option<Page>,
+    /// Memory for the words of a page.
+    spare: Batch,
     index: Postings,
     progress: Progress,
     /// The last event of which something may have been forgotten already.
     tried: Seq,
+}
+
+/// The next page of the log, as the index takes it.
+pub struct Page {
+    batch: Batch,
+    erased: Vec<ErasedRows>,
+    /// The number of the event before its first.
+    after: Seq,
+    last: Seq,
+    hash: Vec<u8>,
 }
 
 /// The pages of the log.
@@ -34,13 +46,16 @@ struct LogPages {
 }
 
 impl LogPages {
-    fn page(&mut self, shared: &Shared, after: Seq) -> Result<Option<Page>> {
+    /// The page after an event; none at the end.
+    fn page(&mut self, shared: &Shared, after: Seq, mut batch: Batch) -> Result<Option<Page>> {
         let page = source::next_page(&mut Reader::new(&self.store), &mut self.sessions, after);
         if matches!(page, Err(Error::Unreachable(_))) {
             // The next attempt is made on another connection.
             self.store = shared.readers.connect()?;
         }
-        page
+        let Some(source::Page { parts, erased, last, hash }) = page? else { return Ok(None) };
+        Postings::cut(&mut batch, &parts);
+        Ok(Some(Page { batch, erased, after, last, hash }))
     }
 }
 
@@ -66,7 +81,7 @@ impl Indexer {
         // The last indexer may have ended within the next page. A new index had nothing to forget.
         let tried = if progress.seq == 0 { 0 } else { progress.seq + limits::SEARCH_BATCH_EVENTS };
         let log = LogPages { store, sessions: Sessions::new() };
-        Ok(Self { shared, clock, log, read_ahead: None, index, progress, tried })
+        Ok(Self { shared, clock, log, read_ahead: None, spare: Batch::default(), index, progress, tried })
     }
 
     /// The newest event that is in the index.
@@ -79,27 +94,31 @@ impl Indexer {
         let after = self.progress.seq;
         match self.read_ahead.take().filter(|page| page.after == after) {
             Some(page) => Ok(Some(page)),
-            None => self.log.page(&self.shared, after),
+            None => self.log.page(&self.shared, after, std::mem::take(&mut self.spare)),
         }
     }
 
     /// Adds the parts of a page. What was erased in the page is forgotten first, so that the progress never passes it.
-    /// An index that is behind reads the next page meanwhile, on another processor, and joins less.
+    /// An index that is behind reads the next page and cuts its words meanwhile, on another processor, and joins less.
     ///
     /// # Errors
     ///
     /// `Busy` if a search still needs pages of the log that have such words; it can be repeated.
-    pub fn add(&mut self, page: &Page, is_behind: bool) -> Result<()> {
-        let Self { shared, log, read_ahead, index, progress, tried, .. } = self;
-        thread::scope(|scope| {
+    pub fn add(&mut self, mut page: Page, is_behind: bool) -> Result<()> {
+        let (last, has_erased) = (page.last, !page.erased.is_empty());
+        let Self { shared, log, read_ahead, spare, index, progress, tried, .. } = self;
+        let added = thread::scope(|scope| {
             // Without a thread, and if it cannot be read, the page is read in its turn.
-            let read = || log.page(shared, page.last).ok().flatten();
-            let reading =
-                is_behind.then(|| thread::Builder::new().name("search log".to_owned()).spawn_scoped(scope, read));
-            let added = add(shared, index, (progress, tried), page).and_then(|()| index.join(is_behind));
+            let read = || log.page(shared, last, std::mem::take(spare)).ok().flatten();
+            let thread = || thread::Builder::new().name("search log".to_owned());
+            let reading = (is_behind && !has_erased).then(|| thread().spawn_scoped(scope, read));
+            let added = add(shared, index, (progress, tried), &mut page).and_then(|()| index.join(is_behind));
             *read_ahead = reading.and_then(|reading| reading.ok()?.join().ok()?);
             added
-        })
+        });
+        // Nobody keeps the words of what was erased.
+        *spare = if has_erased { Batch::default() } else { page.batch };
+        added
     }
 
     /// Joins what an index that was behind put off.
@@ -128,7 +147,12 @@ impl Drop for Indexer {
     }
 }
 
-fn add(shared: &Shared, index: &mut Postings, (progress, tried): (&mut Progress, &mut Seq), page: &Page) -> Result<()> {
+fn add(
+    shared: &Shared,
+    index: &mut Postings,
+    (progress, tried): (&mut Progress, &mut Seq),
+    page: &mut Page,
+) -> Result<()> {
     let is_repeated = progress.seq < *tried;
     *tried = page.last.max(*tried);
     if !page.erased.is_empty() {
@@ -143,7 +167,7 @@ fn add(shared: &Shared, index: &mut Postings, (progress, tried): (&mut Progress,
     }
     let upto = Progress { store: shared.identity.id, seq: page.last, hash: page.hash.clone() };
     // Farther than this page begins, if an attempt that failed was committed: the next page goes on from there.
-    *progress = index.add(progress.seq, &upto, &page.parts)?;
+    *progress = index.add(progress.seq, &upto, &mut page.batch)?;
     shared.search.progress.send_replace(progress.seq);
     Ok(())
 }

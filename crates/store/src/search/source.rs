@@ -26,14 +26,12 @@ const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session 
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
 /// The next page of the log.
-#[derive(Debug, Clone)]
-pub struct Page {
+#[derive(Debug)]
+pub(super) struct Page {
     /// The parts that came in it, in their order.
-    pub parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// What was erased in it.
     pub(super) erased: Vec<ErasedRows>,
-    /// The number of the event before its first.
-    pub(super) after: Seq,
     /// The number of its last event.
     pub(super) last: Seq,
     /// The hash of that event.
@@ -65,7 +63,7 @@ enum Change {
 pub(super) fn next_page(reader: &mut Reader<'_>, sessions: &mut Sessions, after: Seq) -> Result<Option<Page>> {
     let rows = reader.all(engine::query(EVENTS).bind(after).bind(limits::SEARCH_BATCH_EVENTS))?;
     let changes = rows.iter().map(change).collect::<Result<Vec<_>>>()?;
-    let mut page = Page { parts: Vec::new(), erased: Vec::new(), after, last: after, hash: Vec::new() };
+    let mut page = Page { parts: Vec::new(), erased: Vec::new(), last: after, hash: Vec::new() };
     let mut read = ReadMessages::default();
     for (at, row) in rows.iter().enumerate() {
         let owner = row.get(1)?;
