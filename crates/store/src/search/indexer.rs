@@ -185,3 +185,86 @@ fn open_index(shared: &Shared, store: &Connection) -> Result<Option<(Postings, P
     };
     Ok((is_of_store && hash.as_ref() == Some(&progress.hash)).then_some((index, progress)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::message::{NewMessage, Role};
+    use crate::model::part::{NewPart, PartBody};
+    use crate::model::session::SessionKey;
+    use crate::tests::new_session;
+    use crate::{AppendChanges, AppendInput, CheckedInput, Durability, EraseTarget, Options, Requester, Store};
+    use longhand_search::{IndexSearch, Phrase};
+    use tokio_util::sync::CancellationToken;
+
+    /// Appends messages of one word that all have, and one of their own.
+    async fn append(store: &Store, session: SessionKey, numbers: std::ops::Range<usize>) {
+        let input = |number: usize| AppendInput {
+            message: NewMessage::sealed(
+                Role::User,
+                vec![NewPart::new(PartBody::Text(format!("everywhere only{number}")))],
+            ),
+            token_counts: None,
+            reports_overflow: false,
+            received: None,
+            keeps_erased: false,
+        };
+        let inputs = CheckedInput::trusted((numbers.map(input).collect(), AppendChanges::default()));
+        store.history().append(session, Requester::default(), None, inputs).await.expect("appended");
+    }
+
+    /// Fills an index. Returns how often it had the next page before that was asked for.
+    fn fill(indexer: &mut Indexer, is_behind: bool) -> usize {
+        let mut ahead = 0;
+        while let Some(page) = indexer.next_page().expect("a page") {
+            indexer.add(page, is_behind).expect("added");
+            ahead += usize::from(indexer.read_ahead.is_some());
+        }
+        ahead
+    }
+
+    /// The messages that have a word.
+    async fn having(store: &Store, word: &str) -> Vec<(SessionKey, i64)> {
+        let whole = vec![word.to_owned()];
+        let phrase = Phrase { whole, pieces: Vec::new(), stem: None, is_prefix: false, is_quoted: false };
+        let wanted = IndexSearch { phrases: vec![phrase], terms: 1, limit: 10_000, ..IndexSearch::default() };
+        let entries = store.search().find(&wanted).await.expect("a search").entries;
+        let mut found: Vec<_> = entries.iter().map(|found| (found.entry.owner, found.entry.message)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[tokio::test]
+    async fn an_index_that_is_behind_has_what_one_has_that_follows() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+        let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
+        tokio::spawn(writer);
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            let new = CheckedInput::trusted(new_session());
+            sessions.push(store.sessions().create(new, Requester::default()).await.expect("a session").0);
+        }
+        let mut indexer = store.search().open(Clock::default()).expect("an index");
+        for (round, erased) in sessions[..2].iter().enumerate() {
+            for at in round * 24..(round + 1) * 24 {
+                append(&store, sessions[round + at % (3 - round)], at * 100..(at + 1) * 100).await;
+            }
+            // One page has the erasure of what others before it have, and others come behind it.
+            assert!(fill(&mut indexer, true) >= 2, "pages are read ahead");
+            let reason = CheckedInput::trusted("asked for".to_owned());
+            let target = (EraseTarget::Session, reason, None);
+            let stopping = CancellationToken::new();
+            store.erasures().erase(*erased, Requester::default(), target, &stopping).await.expect("erased");
+            append(&store, sessions[2], 10_000 + round * 1_500..10_000 + (round + 1) * 1_500).await;
+        }
+        fill(&mut indexer, true);
+        indexer.join().expect("joined");
+        let of_behind = [having(&store, "everywhere").await, having(&store, "only7").await];
+        let mut indexer = indexer.rebuild().expect("a new index");
+        assert_eq!(fill(&mut indexer, false), 0, "one that follows leaves the other processor to others");
+        assert_eq!([having(&store, "everywhere").await, having(&store, "only7").await], of_behind);
+        let left = of_behind[0].len();
+        assert!(left > 4_000 && of_behind[0].iter().all(|(owner, _)| *owner != sessions[0]), "{left}");
+    }
+}
