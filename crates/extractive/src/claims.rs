@@ -18,6 +18,7 @@ use longhand_model::compaction::{Contradiction, ContradictionKind};
 use longhand_model::part::PartBody;
 use longhand_model::view::SourceMessage;
 use regex::Regex;
+use std::cell::OnceCell;
 use std::sync::LazyLock;
 
 /// Characters of a reported claim, and of the fact in the history.
@@ -114,8 +115,7 @@ impl<'a> Evidence<'a> {
 pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradiction> {
     let digest = evidence.digest();
     let (record, _) = Record::from_digest(&digest);
-    let judge =
-        Judge { texts: Some(texts_of(evidence)), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
+    let judge = Judge { evidence: Some(evidence), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
     let found = claims(summary).into_iter().filter_map(|claim| {
         let (kind, history, at) = judge.judge(&claim)?;
@@ -153,43 +153,47 @@ type FoundContradiction = (ContradictionKind, String, Option<i64>);
 /// The record, prepared for questions about it.
 pub(super) struct Judge<'a> {
     record: &'a Record,
-    /// Everything that the writer may have read, in lower case, if it is asked for.
-    texts: Option<String>,
+    /// What the writer may have read, if it is asked for.
+    evidence: Option<&'a Evidence<'a>>,
+    /// All of that in lower case, which few claims need.
+    texts: OnceCell<String>,
     uncommitted: Vec<&'a File>,
     knows_more: bool,
 }
 
 impl<'a> Judge<'a> {
-    /// Without texts, only the record judges.
+    /// Without evidence, only the record judges.
     pub(super) fn from_record(record: &'a Record) -> Self {
         let committed_at = record.commits.last().map(|commit| commit.at);
         let changed = record.files.changed.iter().filter(|file| !file.is_gone && file.changed_at > committed_at);
         let mut uncommitted: Vec<&File> = changed.collect();
         uncommitted.sort_by_key(|file| file.changed_at);
-        Self { record, texts: None, uncommitted, knows_more: true }
+        Self { record, evidence: None, texts: OnceCell::new(), uncommitted, knows_more: true }
+    }
+
+    fn texts(&self) -> Option<&str> {
+        self.evidence.map(|evidence| self.texts.get_or_init(|| texts_of(evidence)).as_str())
     }
 
     pub(super) fn judge(&self, words: &str) -> Option<FoundContradiction> {
         self.commit(words).or_else(|| {
+            let found = self.check(words).or_else(|| self.count(words)).or_else(|| self.committed(words));
+            let found = found.or_else(|| self.file(words))?;
+            // Few sentences come so far, and these patterns take the longest.
             let plain = NOTHING_WRONG.replace_all(words, "");
             let code_free = plain.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-            if LIMITS.is_match(&code_free) {
-                return None;
-            }
-            self.check(words)
-                .or_else(|| self.count(words))
-                .or_else(|| self.committed(words))
-                .or_else(|| self.file(words))
+            (!LIMITS.is_match(&code_free)).then_some(found)
         })
     }
 
     fn commit(&self, words: &str) -> Option<FoundContradiction> {
-        let texts = self.texts.as_ref().filter(|_| COMMIT.is_match(words))?;
+        self.evidence.filter(|_| COMMIT.is_match(words))?;
         let ids = ID.captures_iter(words).map(|found| found[1].to_ascii_lowercase());
         let is_mixed = |id: &String| {
             id.bytes().any(|byte| byte.is_ascii_digit()) && id.bytes().any(|byte| byte.is_ascii_lowercase())
         };
-        let unknown = ids.filter(is_mixed).find(|id| !texts.contains(&id[..ID_PREFIX]))?;
+        let is_unknown = |id: &String| self.texts().is_some_and(|texts| !texts.contains(&id[..ID_PREFIX]));
+        let unknown = ids.filter(is_mixed).find(is_unknown)?;
         Some((ContradictionKind::Commit, format!("No message of the history names `{unknown}`"), None))
     }
 
@@ -255,14 +259,17 @@ impl<'a> Judge<'a> {
 
     fn file(&self, words: &str) -> Option<FoundContradiction> {
         // A writer with its own context may speak of work before the session.
-        let found = CHANGED.captures(words).filter(|_| !self.record.files.changed.is_empty())?;
+        if self.record.files.changed.is_empty() || self.knows_more && self.evidence.is_none() {
+            return None;
+        }
+        let found = CHANGED.captures(words)?;
         let base = text::base_name(&found[2]);
         let is_changed = self.record.files.changed.iter().any(|file| text::base_name(&file.path) == base);
         // A command may have written it.
         let is_run = self.record.runs.all.iter().any(|run| run.command.contains(base));
         let is_committed = self.record.commits.iter().any(|commit| commit.subject.contains(base));
-        let is_known = self.texts.as_ref().is_some_and(|texts| texts.contains(&base.to_ascii_lowercase()));
-        if is_changed || is_run || is_committed || self.knows_more && !is_known {
+        let is_known = || self.texts().is_some_and(|texts| texts.contains(&base.to_ascii_lowercase()));
+        if is_changed || is_run || is_committed || self.knows_more && !is_known() {
             return None;
         }
         Some((ContradictionKind::File, format!("No tool changed {}", text::code(&found[2])), None))

@@ -102,11 +102,11 @@ impl Coverage {
     /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or,
     /// with `alike`, of both on average.
     pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
-        let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
+        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.worth.len()];
         for (position, terms) in texts.iter().enumerate() {
             for term in *terms {
                 if self.uses[*term as usize] <= SHARED_BY_MAX {
-                    places.entry(*term).or_default().push(position);
+                    places[*term as usize].push(position);
                 }
             }
         }
@@ -115,20 +115,24 @@ impl Coverage {
         let weight = |term: u32| weight[term as usize];
         let mass = |terms: &[u32]| terms.iter().map(|term| weight(*term)).sum::<f64>();
         let masses: Vec<f64> = texts.iter().map(|terms| mass(terms)).collect();
+        // By text, with those that have anything: few of many.
+        let (mut shared, mut sharing) = (vec![(0, 0.0); texts.len()], Vec::new());
         let is_replaced = |(position, terms): (usize, &&Terms)| {
-            let mut shared: HashMap<usize, (usize, f64)> = HashMap::new();
             for term in terms.iter() {
-                let later = places.get(term).map_or(&[][..], Vec::as_slice);
-                let later = &later[later.partition_point(|place| *place <= position)..];
-                for place in later {
-                    let entry = shared.entry(*place).or_default();
-                    *entry = (entry.0 + 1, entry.1 + weight(*term));
+                let later = &places[*term as usize];
+                for place in &later[later.partition_point(|place| *place <= position)..] {
+                    let (words, worth) = &mut shared[*place];
+                    if *words == 0 {
+                        sharing.push(*place);
+                    }
+                    (*words, *worth) = (*words + 1, *worth + weight(*term));
                 }
             }
-            shared.into_iter().any(|(place, (words, worth))| {
+            sharing.drain(..).fold(false, |is_replaced, place| {
+                let (words, worth) = std::mem::take(&mut shared[place]);
                 let (one, other) = (masses[position], masses[place]);
                 let mass = if alike { f64::midpoint(one, other) } else { one.min(other) };
-                words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
+                is_replaced || words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
             })
         };
         texts.iter().enumerate().map(is_replaced).collect()

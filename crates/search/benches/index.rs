@@ -11,7 +11,7 @@ use longhand_model::part::PartBody;
 use longhand_model::session::SessionKey;
 use longhand_model::time::Timestamp;
 use longhand_search::{
-    EntryKind, ErasedRows, ForgottenRows, IndexReader as _, IndexSearch, IndexWriter as _, Part, Postings,
+    Batch, EntryKind, ErasedRows, ForgottenRows, IndexReader as _, IndexSearch, IndexWriter as _, Part, Postings,
     PostingsReader, Progress, phrases,
 };
 use longhand_words::Query;
@@ -111,10 +111,13 @@ fn part(number: usize, text: &str) -> Part {
 fn fill(folder: &Path, texts: &[String], commit: usize) -> Postings {
     files::make_search(folder).expect("a file");
     let mut index = Postings::open(folder).expect("an index").expect("a new one");
+    let mut batch = Batch::default();
     for (number, texts) in texts.chunks(commit).enumerate() {
         let parts = texts.iter().enumerate().map(|(at, text)| part(number * commit + at, text));
         let progress = Progress { store: Uuid::nil(), seq: number as i64 + 1, hash: vec![1; 32] };
-        index.add(number as i64, &progress, &parts.collect::<Vec<_>>()).expect("added");
+        Postings::cut(&mut batch, &parts.collect::<Vec<_>>());
+        index.add(number as i64, &progress, &mut batch).expect("added");
+        index.join(false).expect("joined");
     }
     index
 }

@@ -21,13 +21,20 @@ mod wanted;
 
 pub use forgotten::{ErasedRows, ForgottenRows};
 pub use part::{EntryKind, Part};
-pub use postings::{Postings, PostingsReader};
+pub use postings::{Batch, Postings, PostingsReader};
 pub use progress::Progress;
 pub use texts::text_of;
 pub use wanted::{Census, Entry, FoundEntries, IndexSearch, OwnRange, Phrase, RankedEntry, phrases};
 
 /// The one that fills an index.
 pub trait IndexWriter {
+    /// Parts whose words are cut. It keeps memory for the next ones, and is as good as new without it.
+    type Batch: Default + Send;
+
+    /// Cuts the words of parts, in the order in which they came. What has no word is left out. That needs nothing of the
+    /// index, so that another thread can do it while the ones before are added.
+    fn cut(batch: &mut Self::Batch, parts: &[Part]);
+
     /// How far the index is; none for a new one.
     ///
     /// # Errors
@@ -35,14 +42,22 @@ pub trait IndexWriter {
     /// `Error::Corrupt` for an index that is damaged: it has to be made anew.
     fn progress(&self) -> error::Result<Option<Progress>>;
 
-    /// Adds the parts of the events after one, in the order in which they came, and notes how far the index is: both or
-    /// neither. What has no word is left out. An index that is beyond that event already stays as it is, so that an
-    /// attempt whose answer was lost can be repeated with more events. Returns how far the index is.
+    /// Adds the parts of the events after one, which were cut, and notes how far the index is: both or neither. An index
+    /// that is beyond that event already stays as it is, so that an attempt whose answer was lost can be repeated with more
+    /// events. Returns how far the index is.
     ///
     /// # Errors
     ///
     /// As for `progress`, and what a full or failing disk says.
-    fn add(&mut self, after: model::Seq, progress: &Progress, parts: &[Part]) -> error::Result<Progress>;
+    fn add(&mut self, after: model::Seq, progress: &Progress, batch: &mut Self::Batch) -> error::Result<Progress>;
+
+    /// Joins what was added, so that a search looks into few places. While more is to come at once that is put off, as long
+    /// as they are not too many. What cannot be joined now is tried again the next time.
+    ///
+    /// # Errors
+    ///
+    /// `Error::Corrupt`, as for `progress`.
+    fn join(&mut self, is_behind: bool) -> error::Result<()>;
 
     /// Removes what was erased, so that no search finds it. True if something was there.
     ///

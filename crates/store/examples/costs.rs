@@ -2,6 +2,7 @@
 //! callgrind, without what a call takes.
 //!
 //! `append N BYTES READS` appends N messages of some length to a session, one by one, and reads all of it that often.
+//! `index N BYTES` fills N sessions with 200 messages each, and prints the time in which an index that is behind has them.
 //! `erase N BYTES` fills N sessions with 200 messages each, erases all but one, and prints the time.
 //! `retain N BYTES RATE` fills as many by eight writers, erases all but a tenth as a pass of retention does, and prints the
 //! time, and that of appends of 1 KiB at this rate before and meanwhile.
@@ -183,6 +184,22 @@ async fn retain(store: Store, sessions: usize, bytes: usize, rate: f64) {
     tokio::join!(appending, erasing);
 }
 
+fn index(store: &Store) {
+    let mut indexer = store.search().open(Clock::default()).expect("an index");
+    let mut steps = vec![(processor(), Instant::now())];
+    while let Some(page) = indexer.next_page().expect("a page") {
+        indexer.add(page, true).expect("added");
+    }
+    steps.push((processor(), Instant::now()));
+    indexer.join().expect("joined");
+    steps.push((processor(), Instant::now()));
+    for (what, step) in ["behind", "joined"].into_iter().zip(steps.windows(2)) {
+        let [(before, began), (after, ended)] = step else { continue };
+        let (seconds, own, system) = (ended.duration_since(*began), after.0 - before.0, after.1 - before.1);
+        println!("{what}: {:.2} s; processor {own:.2} + {system:.2} s", seconds.as_secs_f64());
+    }
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -204,6 +221,12 @@ async fn main() {
                 let source = store.views().source(key, None).await.expect("a view's source");
                 std::hint::black_box(&source);
             }
+        }
+        // S sessions of 200 messages, which are indexed.
+        "index" => {
+            let store = Arc::new(store.clone());
+            fill(&store, number(2), number(3)).await;
+            index(&store);
         }
         // S sessions of 200 messages, all but one of which are erased.
         "erase" => {

@@ -128,15 +128,21 @@ pub fn cut(text: &str, form: Form, each: &mut impl FnMut(Column, &str, Range<usi
 pub fn cut_unstemmed(text: &str, form: Form, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
     let mut run = Run { units: Vec::new(), script: Script::Blank, folded: String::new() };
     let mut at = 0;
-    while let Some(character) = text[at..].chars().next() {
-        // Most of a text.
-        if run.script == Script::Blank
-            && let Some(bytes) = simple_word(&text.as_bytes()[at..])
-        {
-            run.simple(&text[at..at + bytes], at, each);
-            at += bytes;
-            continue;
+    while at < text.len() {
+        // Most of a text: what is of ASCII and has nothing else behind it.
+        if run.script == Script::Blank {
+            let rest = &text.as_bytes()[at..];
+            let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+            let bytes = rest.iter().position(|byte| !is_of_word(byte)).unwrap_or(rest.len());
+            if !matches!(rest.get(bytes), Some(b'\\' | 0x80..)) {
+                if bytes > 0 {
+                    run.of_ascii(&text[at..at + bytes], at, each);
+                }
+                at += bytes.max(1);
+                continue;
+            }
         }
+        let Some(character) = text[at..].chars().next() else { break };
         let plain = Unit { character, start: at, end: at + character.len_utf8() };
         let unit = match form {
             Form::Json if character == '\\' => json_escape(text, plain),
@@ -148,18 +154,14 @@ pub fn cut_unstemmed(text: &str, form: Form, each: &mut impl FnMut(Column, &str,
     run.end(each);
 }
 
-/// The length of the word that a text begins with, if it has one piece and consists of letters or of digits of ASCII; none
-/// where it may go on behind them.
-fn simple_word(text: &[u8]) -> Option<usize> {
-    let end = text.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(text.len());
-    let goes_on = matches!(text.get(end), Some(b'_' | b'\\' | 0x80..));
-    let (first, rest) = text[..end].split_first().filter(|_| !goes_on)?;
-    let is_simple = match first {
+/// True for a word of ASCII that has one piece and consists of letters or of digits.
+fn is_simple(word: &[u8]) -> bool {
+    let Some((first, rest)) = word.split_first() else { return false };
+    match first {
         b'0'..=b'9' => rest.iter().all(u8::is_ascii_digit),
         b'A'..=b'Z' => rest.iter().all(u8::is_ascii_lowercase) || rest.iter().all(u8::is_ascii_uppercase),
-        _ => rest.iter().all(u8::is_ascii_lowercase),
-    };
-    is_simple.then_some(end)
+        _ => word.iter().all(u8::is_ascii_lowercase),
+    }
 }
 
 /// The character that a backslash and what is behind it stand for in JSON.
@@ -214,8 +216,15 @@ impl Run {
         }
     }
 
-    /// Gives a word of one piece.
-    fn simple(&mut self, word: &str, start: usize, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
+    /// Gives a run of letters, digits and underscores of ASCII.
+    fn of_ascii(&mut self, word: &str, start: usize, each: &mut impl FnMut(Column, &str, Range<usize>, bool)) {
+        if !is_simple(word.as_bytes()) {
+            let unit = |(at, byte)| Unit { character: char::from(byte), start: at, end: at + 1 };
+            self.units.extend((start..).zip(word.bytes()).map(unit));
+            self.word(each);
+            self.units.clear();
+            return;
+        }
         self.folded.clear();
         self.folded.push_str(&word[..word.len().min(WORD_CHARS_MAX)]);
         self.folded.make_ascii_lowercase();

@@ -266,6 +266,15 @@ proptest! {
     }
 
     #[test]
+    fn escaped_text_is_cut_as_it_would_be_plain(text in "[a-zA-Z0-9_é ./-]{0,40}") {
+        use std::fmt::Write as _;
+        // Where all is escaped, each character goes by itself.
+        let mut escaped = String::new();
+        text.chars().for_each(|character| write!(escaped, "\\u{:04x}", u32::from(character)).expect("a string takes all"));
+        prop_assert_eq!(words(&text, Form::Plain), words(&escaped, Form::Json));
+    }
+
+    #[test]
     fn a_word_is_found_whatever_its_ending(stem in "[a-z]{3,12}", ending in "(s|ed|ing|ly)") {
         let found = Query::parse(&stem).expect("a query").often(&stem, Form::Plain);
         prop_assert_eq!(found, vec![1]);

@@ -27,20 +27,43 @@ const UNKNOWN: u32 = u32::MAX;
 /// The number of the stem of a word that is its own.
 const NONE: u32 = u32::MAX - 1;
 
+/// Bytes of a word that fits into its code: most words do.
+const SHORT_BYTES: usize = 15;
+/// Behind the first bytes of a longer word, in place of its length.
+const LONG: u8 = u8::MAX;
+
+/// A short word, or the beginning of a longer one: in the order of the words.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Code(u128);
+
+impl Code {
+    fn new(word: &[u8]) -> Self {
+        let (mut code, length) = ([0; 16], word.len().min(SHORT_BYTES));
+        code[..length].copy_from_slice(&word[..length]);
+        code[SHORT_BYTES] = if word.len() > SHORT_BYTES { LONG } else { length as u8 };
+        Self(u128::from_be_bytes(code))
+    }
+
+    fn is_long(self) -> bool {
+        self.0.to_be_bytes()[SHORT_BYTES] == LONG
+    }
+}
+
 /// Words with a number each, and the number of their stems: to make one takes longer than all else.
 #[derive(Default)]
 struct Vocabulary {
-    numbers: HashMap<Box<[u8]>, u32, RandomState>,
+    short: HashMap<Code, u32, RandomState>,
+    long: HashMap<Box<[u8]>, u32, RandomState>,
     words: Vec<Word>,
 }
 
 /// A word of the vocabulary.
 struct Word {
-    word: Box<[u8]>,
-    /// The number of its stem.
-    stem: u32,
+    code: Code,
     /// Of which turn the slots are.
     turn: u64,
+    /// The number of its stem.
+    stem: u32,
     /// Where its list is in the batch, by column.
     slots: [u32; COLUMNS],
 }
@@ -50,21 +73,26 @@ const COLUMNS: usize = 5;
 
 impl Vocabulary {
     fn number(&mut self, word: &[u8]) -> u32 {
-        if let Some(number) = self.numbers.get(word) {
+        let code = Code::new(word);
+        let known = if code.is_long() { self.long.get(word) } else { self.short.get(&code) };
+        if let Some(number) = known {
             return *number;
         }
         let number = u32::try_from(self.words.len()).unwrap_or(NONE);
-        self.numbers.insert(word.into(), number);
-        self.words.push(Word { word: word.into(), stem: UNKNOWN, turn: 0, slots: [UNKNOWN; COLUMNS] });
+        if code.is_long() {
+            self.long.insert(word.into(), number);
+        } else {
+            self.short.insert(code, number);
+        }
+        self.words.push(Word { code, turn: 0, stem: UNKNOWN, slots: [UNKNOWN; COLUMNS] });
         number
     }
 
-    fn stem(&mut self, number: u32) -> Option<u32> {
-        let known = &self.words[number as usize];
-        let mut found = known.stem;
+    /// The number of the stem of a word, which has this number.
+    fn stem(&mut self, number: u32, word: &str) -> Option<u32> {
+        let mut found = self.words[number as usize].stem;
         if found == UNKNOWN {
-            let stem = std::str::from_utf8(&known.word).ok().and_then(stem);
-            found = stem.map_or(NONE, |stem| self.number(stem.as_bytes()));
+            found = stem(word).map_or(NONE, |stem| self.number(stem.as_bytes()));
             self.words[number as usize].stem = found;
         }
         (found != NONE).then_some(found)
@@ -84,12 +112,11 @@ struct Slot {
     tenant: u32,
     column: Column,
     word: u32,
-    count: u32,
 }
 
 /// The parts of a commit. It keeps memory for the next one, as much as a usual one needs.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     vocabulary: Vocabulary,
     /// The entries; their numbers and tenants are those of the batch.
     pub(super) entries: Vec<KnownEntry>,
@@ -171,7 +198,7 @@ impl Batch {
             };
             self.note_number(tenant, column, number, *place);
             *place += 1;
-            if has_stem && let Some(stem) = self.vocabulary.stem(number) {
+            if has_stem && let Some(stem) = self.vocabulary.stem(number, word) {
                 self.note_number(tenant, Column::Stem, stem, 0);
             }
         });
@@ -207,12 +234,11 @@ impl Batch {
             // Fewer tenants than parts, and these are few.
             let code = u64::from(tenant) << 40 | u64::from(column.letter()) << 32 | u64::from(word);
             *known = *self.numbers.entry(code).or_insert_with(|| {
-                self.slots.push(Slot { tenant, column, word, count: 0 });
+                self.slots.push(Slot { tenant, column, word });
                 self.slots.len() as u32 - 1
             });
         }
         let slot = *known;
-        self.slots[slot as usize].count += 1;
         self.occurrences.push(Occurrence { slot, entry: self.entries.len() as u32, place });
     }
 
@@ -223,26 +249,24 @@ impl Batch {
         first: i64,
         write: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let word = |slot: &Slot| &*self.vocabulary.words[slot.word as usize].word;
-        // Most words differ in their first bytes.
-        let begin = |word: &[u8]| {
-            let mut begin = [0; 16];
-            let length = word.len().min(16);
-            begin[..length].copy_from_slice(&word[..length]);
-            u128::from_be_bytes(begin)
-        };
+        let long: HashMap<u32, &[u8], RandomState> =
+            self.vocabulary.long.iter().map(|(word, number)| (*number, &**word)).collect();
+        let code = |slot: &Slot| self.vocabulary.words[slot.word as usize].code;
         let keyed = self.slots.iter().enumerate();
-        let keyed = keyed.map(|(slot, of)| (tenants[of.tenant as usize], of.column, begin(word(of)), slot));
-        let mut order: Vec<(u32, Column, u128, usize)> = keyed.collect();
+        let keyed = keyed.map(|(slot, of)| (tenants[of.tenant as usize], of.column, code(of), slot));
+        let mut order: Vec<(u32, Column, Code, usize)> = keyed.collect();
+        let long_word = |(.., slot): &(u32, Column, Code, usize)| long.get(&self.slots[*slot].word);
         order.sort_unstable_by(|one, other| {
-            let by_begin = (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2));
-            by_begin.then_with(|| word(&self.slots[one.3]).cmp(word(&self.slots[other.3])))
+            let by_code = (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2));
+            by_code.then_with(|| long_word(one).cmp(&long_word(other)))
         });
         // The occurrences by their lists: each is in the order of the entries already.
+        let mut counts = vec![0_usize; self.slots.len()];
+        self.occurrences.iter().for_each(|occurrence| counts[occurrence.slot as usize] += 1);
         let (mut starts, mut next) = (vec![0; self.slots.len()], 0);
         for (.., slot) in &order {
             starts[*slot] = next;
-            next += self.slots[*slot].count as usize;
+            next += counts[*slot];
         }
         let mut sorted = vec![(0, 0); self.occurrences.len()];
         for Occurrence { slot, entry, place } in &self.occurrences {
@@ -251,8 +275,8 @@ impl Batch {
             *at += 1;
         }
         let (mut blocks, mut list, mut left) = (Blocks::new(first, write), List::default(), &sorted[..]);
-        for (tenant, column, _, slot) in order {
-            let (own, rest) = left.split_at(self.slots[slot].count as usize);
+        for of @ (tenant, column, code, slot) in order {
+            let (own, rest) = left.split_at(counts[slot]);
             left = rest;
             list.begin(first);
             for of_entry in own.chunk_by(|one, other| one.0 == other.0) {
@@ -261,14 +285,11 @@ impl Batch {
                     list.push_places(of_entry.iter().map(|(_, place)| *place));
                 }
             }
-            blocks.add(&block::key(tenant, column, word(&self.slots[slot])), &list)?;
+            let bytes = code.0.to_be_bytes();
+            let short = || &bytes[..usize::from(bytes[SHORT_BYTES])];
+            blocks.add(&block::key(tenant, column, long_word(&of).copied().unwrap_or_else(short)), &list)?;
         }
         blocks.flush()
-    }
-
-    /// Forgets the words that it knows.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
     }
 }
 

@@ -8,7 +8,8 @@
 //! each largest size of bytes. The others are fewer than `SEGMENTS_JOINED` for each level that the newest segment can
 //! have: when it has a level, no more are left of what is not higher, and until it has it again, only closed ones come to
 //! that level. A newest segment of a level has all of `SEGMENTS_JOINED` of the level below, so levels rise with the
-//! logarithm of the commits. An erasure makes segments smaller, and leaves their number as it is.
+//! logarithm of the commits. An erasure makes segments smaller, and leaves their number as it is. An index that is behind
+//! waits for `SEGMENTS_BEHIND` in place of `SEGMENTS_JOINED`, so that most of what it adds is joined once.
 
 use super::batch::Batch;
 use super::block::{Blocks, Entries, List, Record, Records};
@@ -81,6 +82,8 @@ const BLOCKS: &str = "select data from block where segment = ?1 order by start";
 
 /// Segments of a level that become one of the next.
 const SEGMENTS_JOINED: usize = 8;
+/// The same while more is to come at once.
+const SEGMENTS_BEHIND: usize = 64;
 /// The largest segment, in bytes: they are in memory when they are joined, and written anew when something in them is
 /// erased.
 const SEGMENT_BYTES_MAX: i64 = 16 * 1024 * 1024;
@@ -223,16 +226,16 @@ fn write_segment(
 }
 
 /// Puts the newest segments together until few of them have one level, with a commit for each.
-pub(super) fn join(conn: &Connection) -> Result<()> {
+pub(super) fn join(conn: &Connection, is_behind: bool) -> Result<()> {
     loop {
         let segments = segments(conn)?;
-        let Some((joined, level)) = next_join(&segments) else { return Ok(()) };
+        let Some((joined, level)) = next_join(&segments, is_behind) else { return Ok(()) };
         transaction(conn, |conn| rewrite(conn, &segments[joined], level, &[]))?;
     }
 }
 
 /// The segments that are to become one, and its level; none if there are few enough.
-fn next_join(segments: &[Segment]) -> Option<(Range<usize>, i64)> {
+fn next_join(segments: &[Segment], is_behind: bool) -> Option<(Range<usize>, i64)> {
     let level = segments.last()?.level;
     // Lower ones stand before it where they did not fit: what is before them would be left alone otherwise.
     let upto_level = segments.iter().rev().take_while(|segment| segment.level <= level).count();
@@ -243,7 +246,7 @@ fn next_join(segments: &[Segment]) -> Option<(Range<usize>, i64)> {
     {
         begin += 1;
     }
-    if segments.len() - begin < SEGMENTS_JOINED {
+    if segments.len() - begin < if is_behind { SEGMENTS_BEHIND } else { SEGMENTS_JOINED } {
         return None;
     }
     let mut bytes = 0;
@@ -375,10 +378,10 @@ mod tests {
     use proptest::prelude::*;
 
     /// Adds a commit of this size to segments, and joins them.
-    fn commit(segments: &mut Vec<Segment>, bytes: i64) {
+    fn commit(segments: &mut Vec<Segment>, bytes: i64, is_behind: bool) {
         let at = segments.last().map_or(1, |newest| newest.last + 1);
         segments.push(Segment { first: at, last: at, number: at, level: 0, bytes });
-        while let Some((joined, level)) = next_join(segments) {
+        while let Some((joined, level)) = next_join(segments, is_behind) {
             let (oldest, newest) = (segments[joined.start], segments[joined.end - 1]);
             let bytes = segments[joined.clone()].iter().map(|segment| segment.bytes).sum();
             assert!(joined.len() >= 2 && bytes <= SEGMENT_BYTES_MAX, "{joined:?} of {bytes} bytes");
@@ -392,10 +395,12 @@ mod tests {
         2 * bytes / SEGMENT_BYTES_MAX + (SEGMENTS_JOINED as i64 - 1) * levels
     }
 
-    /// Commits of one kind: small ones, those of an import, and some that are larger than a segment may be.
-    fn commits() -> impl Strategy<Value = Vec<i64>> {
+    /// Commits of one kind, behind or not: small ones, those of an import, and some that are larger than a segment may be.
+    fn commits() -> impl Strategy<Value = Vec<(i64, bool)>> {
         let sizes = prop::sample::select(vec![100_i64, 10_000, 1 << 20, 3 << 20, 8 << 20, 9 << 20, 15 << 20, 17 << 20]);
-        let run = (sizes, 1..60_usize).prop_flat_map(|(size, count)| prop::collection::vec(size / 2..=size, 1..=count));
+        let run = (sizes, 1..60_usize, any::<bool>()).prop_flat_map(|(size, count, is_behind)| {
+            prop::collection::vec((size / 2..=size, Just(is_behind)), 1..=count)
+        });
         prop::collection::vec(run, 1..20).prop_map(|runs| runs.concat())
     }
 
@@ -403,10 +408,11 @@ mod tests {
         #[test]
         fn segments_stay_few_whatever_sizes_come(commits in commits()) {
             let (mut segments, mut bytes) = (Vec::new(), 0);
-            for (before, size) in commits.into_iter().enumerate() {
-                commit(&mut segments, size);
+            for (before, (size, is_behind)) in commits.into_iter().enumerate() {
+                commit(&mut segments, size, is_behind);
                 bytes += size;
-                let (count, most) = (segments.len() as i64, segments_max(before + 1, bytes));
+                let more = if is_behind { (SEGMENTS_BEHIND - SEGMENTS_JOINED) as i64 } else { 0 };
+                let (count, most) = (segments.len() as i64, segments_max(before + 1, bytes) + more);
                 prop_assert!(count <= most, "{count} of {most} after {before} and one: {segments:?}");
                 prop_assert_eq!(segments.iter().map(|segment| segment.bytes).sum::<i64>(), bytes);
             }
@@ -420,7 +426,7 @@ mod tests {
         let few = [1_000; 7];
         let commits = full.into_iter().chain(few).chain(full).chain(std::iter::repeat_n(1_000, 20_000));
         let mut segments = Vec::new();
-        commits.for_each(|bytes| commit(&mut segments, bytes));
+        commits.for_each(|bytes| commit(&mut segments, bytes, false));
         assert!(segments.len() < 50, "{}", segments.len());
     }
 
@@ -429,7 +435,7 @@ mod tests {
         let (mut segments, mut bytes) = (Vec::new(), 0);
         for at in 0..60 * 40 {
             let size = if at % 60 == 59 { SEGMENT_BYTES_MAX - 1 } else { 1_000 };
-            commit(&mut segments, size);
+            commit(&mut segments, size, false);
             bytes += size;
             assert!(segments.len() as i64 <= segments_max(at + 1, bytes), "{} after {at}", segments.len());
         }

@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::telemetry::failpoint;
 use crate::wanted::{Census, FoundEntries, IndexSearch};
 use crate::{IndexReader, IndexWriter};
-use batch::Batch;
+pub use batch::Batch;
 use file::Segment;
 use lists::TenantWords;
 use std::collections::BTreeMap;
@@ -33,7 +33,6 @@ use std::path::Path;
 /// The index in a file of SQLite, for the one that fills it.
 pub struct Postings {
     file: Connection,
-    batch: Batch,
     /// Joins in a row that failed.
     failed_joins: u32,
 }
@@ -50,12 +49,36 @@ impl Postings {
     }
 
     fn new(file: Connection) -> Self {
-        Self { file, batch: Batch::default(), failed_joins: 0 }
+        Self { file, failed_joins: 0 }
+    }
+}
+
+impl IndexWriter for Postings {
+    type Batch = Batch;
+
+    fn cut(batch: &mut Batch, parts: &[Part]) {
+        batch.begin();
+        for part in parts {
+            batch.add(part);
+        }
     }
 
-    /// Joins segments. What was added is there whether that succeeds or not, and the next commit tries it again.
-    fn join(&mut self) -> Result<()> {
-        match file::join(&self.file) {
+    fn progress(&self) -> Result<Option<Progress>> {
+        file::progress(&self.file)
+    }
+
+    fn add(&mut self, after: Seq, progress: &Progress, batch: &mut Batch) -> Result<Progress> {
+        let before = self.progress()?.filter(|before| before.store == progress.store && before.seq > after);
+        let added = match before {
+            Some(before) => Ok(before),
+            None => file::add(&self.file, progress, batch).map(|()| progress.clone()),
+        };
+        batch.end();
+        added
+    }
+
+    fn join(&mut self, is_behind: bool) -> Result<()> {
+        match file::join(&self.file, is_behind) {
             Ok(()) => self.failed_joins = 0,
             Err(error @ Error::Corrupt { .. }) => return Err(error),
             Err(error) => {
@@ -68,30 +91,8 @@ impl Postings {
         }
         Ok(())
     }
-}
-
-impl IndexWriter for Postings {
-    fn progress(&self) -> Result<Option<Progress>> {
-        file::progress(&self.file)
-    }
-
-    fn add(&mut self, after: Seq, progress: &Progress, parts: &[Part]) -> Result<Progress> {
-        if let Some(before) = self.progress()?.filter(|before| before.store == progress.store && before.seq > after) {
-            return Ok(before);
-        }
-        self.batch.begin();
-        for part in parts {
-            self.batch.add(part);
-        }
-        let added = file::add(&self.file, progress, &mut self.batch);
-        self.batch.end();
-        added?;
-        self.join()?;
-        Ok(progress.clone())
-    }
 
     fn forget(&mut self, erased: &[ErasedRows]) -> Result<bool> {
-        self.batch.forget();
         let mut sessions: BTreeMap<(&str, SessionKey), Vec<ForgottenRows>> = BTreeMap::new();
         for ErasedRows { tenant, owner, what } in erased {
             sessions.entry((tenant, *owner)).or_default().push(*what);

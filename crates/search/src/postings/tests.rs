@@ -1,5 +1,5 @@
 use super::lists::TenantWords;
-use super::{Postings, PostingsReader, file};
+use super::{Batch, Postings, PostingsReader, file};
 use crate::engine::{self, Connection, Reader, files};
 use crate::error::{Error, Result};
 use crate::forgotten::{ErasedRows, ForgottenRows};
@@ -45,11 +45,19 @@ fn at(seq: Seq) -> Progress {
     Progress { store: Uuid::from_u128(1), seq, hash: vec![7; 32] }
 }
 
+/// Adds parts of the events up to one. Returns how far the index is.
+fn add(index: &mut Postings, after: Seq, upto: Seq, parts: &[Part]) -> Progress {
+    let mut batch = Batch::default();
+    Postings::cut(&mut batch, parts);
+    index.add(after, &at(upto), &mut batch).expect("added")
+}
+
 fn fill(index: &mut Postings, seq: Seq, entries: Vec<(Part, &str)>) {
     let parts =
         entries.into_iter().map(|(part, text)| Part { body: Arc::new(PartBody::Text(text.to_owned())), ..part });
     let after = index.progress().expect("read").map_or(0, |before| before.seq);
-    index.add(after, &at(seq), &parts.collect::<Vec<_>>()).expect("added");
+    assert_eq!(add(index, after, seq, &parts.collect::<Vec<_>>()), at(seq));
+    index.join(false).expect("joined");
 }
 
 fn search(index: &Postings, wanted: &IndexSearch, pages: i64) -> Result<FoundEntries> {
@@ -170,7 +178,7 @@ fn an_event_is_indexed_once_and_progress_comes_with_it() {
     // What was committed is given again where its answer was lost, and what the log got since comes with it.
     for upto in [4, 5] {
         let again = Part { body: Arc::new(PartBody::Text("word other".to_owned())), ..entry("", 1, 1) };
-        assert_eq!(index.add(0, &at(upto), &[again]).expect("an answer"), at(4), "{upto}");
+        assert_eq!(add(&mut index, 0, upto, &[again]), at(4), "{upto}");
     }
     fill(&mut index, 5, vec![(entry("", 1, 2), "-- ")]);
     assert_eq!(index.progress().expect("read"), Some(at(5)));
@@ -295,7 +303,9 @@ fn of_texts(texts: &[String], commit: usize) -> Postings {
         };
         let parts: Vec<Part> = texts.iter().enumerate().map(of).collect();
         let number = i64::try_from(number).expect("a number");
-        index.add(number, &at(number + 1), &parts).expect("added");
+        add(&mut index, number, number + 1, &parts);
+        // Some commits come while more is left.
+        index.join(number % 16 < 9).expect("joined");
     }
     index
 }
@@ -534,7 +544,8 @@ fn what_was_added_is_there_whether_segments_can_be_joined_or_not() {
     let segments = |index: &Postings| file::segments(&index.file).expect("read").len();
     for seq in 1..=9 {
         let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, seq) };
-        assert_eq!(index.add(seq - 1, &at(seq), &[part]).expect("added"), at(seq));
+        assert_eq!(add(&mut index, seq - 1, seq, &[part]), at(seq));
+        index.join(false).expect("put off");
     }
     assert_eq!((segments(&index), index.failed_joins), (9, 2));
     index.file.execute_batch("drop trigger refused").expect("as before");
@@ -547,7 +558,8 @@ fn what_was_added_is_there_whether_segments_can_be_joined_or_not() {
     }
     index.file.execute_batch("update block set data = x'0105'").expect("damaged");
     let part = Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, 18) };
-    assert!(matches!(index.add(17, &at(18), &[part]), Err(Error::Corrupt { .. })));
+    add(&mut index, 17, 18, &[part]);
+    assert!(matches!(index.join(false), Err(Error::Corrupt { .. })));
 }
 
 #[test]
@@ -599,7 +611,10 @@ fn an_erasure_of_many_sessions_writes_a_segment_once() {
 
 #[test]
 fn a_large_page_leaves_its_memory() {
-    let mut index = index();
-    fill(&mut index, 1, (0..9_000).map(|at| (entry("", 1, at), "word")).collect());
-    assert!(index.batch.entries.capacity() <= 4_096, "{}", index.batch.entries.capacity());
+    let (mut index, mut batch) = (index(), Batch::default());
+    let part = |at| Part { body: Arc::new(PartBody::Text("word".to_owned())), ..entry("", 1, at) };
+    Postings::cut(&mut batch, &(0..9_000).map(part).collect::<Vec<_>>());
+    assert!(batch.entries.capacity() > 4_096);
+    index.add(0, &at(1), &mut batch).expect("added");
+    assert!(batch.entries.capacity() <= 4_096, "{}", batch.entries.capacity());
 }

@@ -127,6 +127,10 @@ impl Worker {
                 Some(Effect::Pause(time)) => {
                     let now = Instant::now();
                     self.pause = Some(Pause { end: now + time, look: now + LOOK.min(time), head: self.state.head });
+                    if let Some(Err(error)) = self.indexer.as_mut().map(Indexer::join) {
+                        input = failed(&error, self.state.failures);
+                        continue;
+                    }
                 }
                 None => {}
             }
@@ -184,7 +188,7 @@ impl Worker {
                 return Input::Failed;
             }
         };
-        match indexer.add(&page) {
+        match indexer.add(page, self.state.is_behind) {
             Ok(()) => {
                 let head = *self.head.borrow_and_update();
                 Input::Indexed { seq: indexer.seq(), head, spent: began.elapsed() }

@@ -19,6 +19,8 @@ pub struct IndexingState {
     pub is_waiting: bool,
     /// True while it leaves the processors to others.
     pub is_pausing: bool,
+    /// True while it takes what processors it can get: the log rests, or a search waits.
+    pub is_behind: bool,
 }
 
 /// What happened.
@@ -76,7 +78,8 @@ pub fn step(state: &mut IndexingState, input: Input) -> Option<Effect> {
             state.failures = 0;
             let left = state.head - seq;
             // A log that rests leaves the processors free for what is left, and a search that waits is served.
-            if seq >= state.asked && (left <= 0 || !is_resting) {
+            state.is_behind = seq < state.asked || left > 0 && is_resting;
+            if !state.is_behind {
                 state.is_pausing = true;
                 return Some(Effect::Pause(pause(spent, left)));
             }
@@ -84,7 +87,9 @@ pub fn step(state: &mut IndexingState, input: Input) -> Option<Effect> {
         Input::Asked(seq) => {
             state.head = state.head.max(seq);
             state.asked = state.asked.max(seq);
-            state.is_pausing &= state.asked <= state.indexed;
+            if state.asked > state.indexed {
+                (state.is_pausing, state.is_behind) = (false, true);
+            }
         }
         Input::Paused(head) => {
             state.head = state.head.max(head);
@@ -138,8 +143,11 @@ mod tests {
         assert_eq!(step(&mut state, indexed(1_000, 3_001)), PAUSE);
         assert_eq!(step(&mut state, Input::Head(3_002)), None, "new events do not end the pause");
         assert_eq!(step(&mut state, Input::Paused(4_000)), Some(Effect::Index));
+        assert!(!state.is_behind, "others write");
         assert_eq!(step(&mut state, indexed(2_000, 4_000)), Some(Effect::Index), "nothing came meanwhile");
+        assert!(state.is_behind);
         assert_eq!(step(&mut state, indexed(3_000, 4_001)), PAUSE);
+        assert!(!state.is_behind);
     }
 
     #[test]
@@ -147,7 +155,9 @@ mod tests {
         let mut state = IndexingState { head: 3_000, ..IndexingState::default() };
         assert_eq!(step(&mut state, indexed(1_000, 3_500)), PAUSE);
         assert_eq!(step(&mut state, Input::Asked(900)), None, "it is there");
+        assert!(!state.is_behind);
         assert_eq!(step(&mut state, Input::Asked(2_500)), Some(Effect::Index));
+        assert!(state.is_behind, "somebody waits");
         assert_eq!(step(&mut state, indexed(2_000, 4_000)), Some(Effect::Index));
         assert_eq!(step(&mut state, Input::Asked(2_100)), Some(Effect::Index), "the furthest counts");
         assert_eq!(step(&mut state, indexed(3_000, 4_500)), PAUSE, "nobody waits for the rest");

@@ -12,5 +12,4 @@ pub(super) mod state;
 
 pub use handle::Search;
 pub use hits::{Hit, HitQuery};
-pub use indexer::Indexer;
-pub use source::Page;
+pub use indexer::{Indexer, Page};

@@ -26,10 +26,10 @@ const SESSION: &str = "select tenant, coalesce(fork_id, parent_id) from session 
 pub(crate) const STATEMENTS: &[&str] = &[EVENTS, PLACE, SESSION];
 
 /// The next page of the log.
-#[derive(Debug, Clone)]
-pub struct Page {
+#[derive(Debug)]
+pub(super) struct Page {
     /// The parts that came in it, in their order.
-    pub parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// What was erased in it.
     pub(super) erased: Vec<ErasedRows>,
     /// The number of its last event.
