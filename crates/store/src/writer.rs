@@ -434,6 +434,9 @@ impl Writer {
             return true;
         }
         let pace = &self.pace;
+        if !pace.is_quick() {
+            return true;
+        }
         if let Some(Batch { letters: batch, is_shared, .. }) = self.queue.take_uncalled(|tenants| pace.most(tenants)) {
             self.commit_all(batch, is_shared);
         }
