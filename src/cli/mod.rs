@@ -68,7 +68,6 @@ mod who;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use globals::Globals;
 pub use help::GROUPS as COMMAND_GROUPS;
-use std::num::NonZero;
 use std::process::ExitCode;
 
 /// The parsed command line.
@@ -223,12 +222,12 @@ pub fn parse() -> Result<Cli, ExitCode> {
 ///
 /// The runtime is here and not in `main`, so that the code of all commands is compiled with the library, whose units
 /// are compiled side by side.
-pub fn run(cli: Cli) -> ExitCode {
-    // While one thread commits a small write, another one has the other calls, on one processor too.
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).max(2);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(dispatch(cli)));
-    ended.unwrap_or_else(|error| failure::report(&error))
+#[tokio::main]
+pub async fn run(cli: Cli) -> ExitCode {
+    match dispatch(cli).await {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
 }
 
 async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -433,15 +433,7 @@ impl Database for ShardDatabase {
         note_failure(&self.health, error, was_committing, || false)
     }
 
-    fn can_commit_anywhere(&self) -> bool {
-        false
-    }
-
-    fn batch_ended(&mut self, _: usize) -> bool {
-        false
-    }
-
-    fn keep_up(&mut self) {}
+    fn batch_ended(&mut self, _: usize) {}
 
     fn clean(&mut self) -> Result<CleaningProgress> {
         Ok(CleaningProgress::Fully)

@@ -26,11 +26,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Records a committed batch with the bytes of its content. True if a checkpoint may be due.
-    pub fn note(&mut self, bytes: usize) -> bool {
+    /// Records a committed batch with the bytes of its content.
+    pub fn note(&mut self, bytes: usize) {
         self.batches += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        self.is_due()
     }
 
     fn is_due(&self) -> bool {

@@ -160,14 +160,8 @@ pub trait Database: Send {
     /// state.
     fn give_up(&mut self, error: Error, before: Seq, was_committing: bool) -> Error;
 
-    /// True if any thread may begin and commit, by turns: nothing waits for the network there, or needs a runtime.
-    fn can_commit_anywhere(&self) -> bool;
-
-    /// Notes a batch with so many bytes of content. True if there is upkeep to do.
-    fn batch_ended(&mut self, bytes: usize) -> bool;
-
-    /// Does the upkeep that follows batches.
-    fn keep_up(&mut self);
+    /// Does what follows a batch with so many bytes of content.
+    fn batch_ended(&mut self, bytes: usize);
 
     /// Makes one step to take what was erased out of what the store is kept in.
     fn clean(&mut self) -> Result<CleaningProgress>;

@@ -250,17 +250,10 @@ impl Database for FileDatabase {
         note_failure(&self.health, error, was_committing, || self.files.is_read_only())
     }
 
-    fn can_commit_anywhere(&self) -> bool {
-        true
-    }
-
-    fn batch_ended(&mut self, bytes: usize) -> bool {
-        self.checkpoints.note(bytes)
-    }
-
     /// Makes a checkpoint if the log has grown enough.
-    fn keep_up(&mut self) {
+    fn batch_ended(&mut self, bytes: usize) {
         let Self { conn, files, health, checkpoints, gaps, .. } = self;
+        checkpoints.note(bytes);
         // What an erasure leaves in the files is for the checks, of which one is made at once if somebody waits for it: to take
         // it out after each of many erasures would keep all writes waiting.
         if checkpoints.run(conn, health, || gaps.note(conn, files.log())) {
@@ -336,8 +329,7 @@ mod tests {
         run(&*database, "insert into c values (zeroblob(2000000))");
         let rows = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 6000) select i from n";
         run(&*database, &format!("insert into a select zeroblob(4000) from ({rows})"));
-        assert!(database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES));
-        database.keep_up();
+        database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES);
         database.check(0);
         let before = size();
         run(&*database, "delete from a");
@@ -350,8 +342,7 @@ mod tests {
             run(&*database, "update c set b = randomblob(2000000)");
             database.check(0);
         }
-        assert!(database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES));
-        database.keep_up();
+        database.batch_ended(limits::CHECKPOINT_INTERVAL_BYTES);
         assert!(size() < before, "it is shorter");
         database.check(0);
         assert_eq!(health.writes(), WriteState::Accepted);

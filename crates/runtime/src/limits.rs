@@ -238,12 +238,6 @@ pub const CALLS_MAX: usize = 49_152;
 pub const TURNS_MIN: usize = 4;
 /// Bytes of the mutations that wait for the writer, shared in the same way.
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// The most bytes of content of a write that its caller commits itself where the writer is at rest. What takes longer would
-/// keep the caller's thread from other calls.
-pub const BRIEF_WRITE_BYTES: usize = 64 * 1024;
-/// The most microseconds that such a write takes, with its commit, on average: behind a slow disk the writer's thread waits
-/// for it.
-pub const BRIEF_WRITE_MICROS: f64 = 2_000.0;
 /// Bytes that a mutation takes beside its content, about.
 pub const MUTATION_BYTES: usize = 4 * 1024;
 /// Mutations that the writer commits together.

@@ -1,6 +1,4 @@
 //! The writer's mailbox: mutations, by turns of those who send them, and signs that there is other work.
-//!
-//! Its owner waits until it is called. Who sends may also take what is in it, as long as the owner was not called.
 
 use crate::turns::{Queue, Share, Tenant};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,8 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 /// The content of a mailbox.
 struct State<T> {
     letters: Queue<T>,
-    /// True if its owner is to take what is in it.
-    is_called: bool,
     /// True if its owner is to look after something.
     is_rung: bool,
     /// True once nothing more comes in.
@@ -29,9 +25,6 @@ pub(super) struct Bell<T>(Weak<Slot<T>>);
 
 struct Slot<T>(Arc<Mailbox<T>>);
 
-/// What the owner waits with.
-pub(super) struct Arrivals<T>(Arc<Mailbox<T>>);
-
 /// The receiving side. Dropping it closes and empties the mailbox.
 pub(super) struct Receiver<T> {
     mailbox: Arc<Mailbox<T>>,
@@ -49,7 +42,7 @@ pub(super) struct Batch<T> {
 }
 
 pub(super) fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
-    let state = Mutex::new(State { letters: Queue::default(), is_called: false, is_rung: false, is_closed: false });
+    let state = Mutex::new(State { letters: Queue::default(), is_rung: false, is_closed: false });
     let mailbox = Arc::new(Mailbox { state, changed: Condvar::new() });
     (Sender(Arc::new(Slot(mailbox.clone()))), Receiver { mailbox, last: None })
 }
@@ -73,23 +66,16 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Sender<T> {
-    /// Puts a letter in, on behalf of a share. The owner takes it once it is called. False if the mailbox is closed.
+    /// Puts a letter in, on behalf of a share. False if the mailbox is closed.
     pub(super) fn send(&self, share: &Share, letter: T) -> bool {
         let mut state = self.0.0.state();
         if state.is_closed {
             return false;
         }
         state.letters.push(share, letter);
+        drop(state);
+        self.0.0.changed.notify_one();
         true
-    }
-
-    /// Calls the owner, if something is in the mailbox, or it has other work.
-    pub(super) fn call(&self, has_work: bool) {
-        let mut state = self.0.0.state();
-        if (has_work || !state.letters.is_empty()) && !std::mem::replace(&mut state.is_called, true) {
-            drop(state);
-            self.0.0.changed.notify_one();
-        }
     }
 
     /// A sender that does not keep the mailbox open.
@@ -113,41 +99,30 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-impl<T> Arrivals<T> {
-    /// Waits until the owner is called or rung for, or the mailbox is closed; it blocks its thread.
-    pub(super) fn wait(&self) {
-        let mut state = self.0.state();
-        while !state.is_called && !state.is_rung && !state.is_closed {
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
 impl<T> Receiver<T> {
-    /// What its owner waits with, while others use this.
-    pub(super) fn arrivals(&self) -> Arrivals<T> {
-        Arrivals(self.mailbox.clone())
-    }
-
-    /// Takes as many letters as `most` says for the number of tenants that have some, for the owner; none once the mailbox
-    /// is closed and empty.
-    pub(super) fn take_batch(&mut self, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
-        let Self { mailbox, last } = self;
-        let mut state = mailbox.state();
+    /// Takes as many letters as `most` says for the number of tenants that have some, and may wait for some, which blocks
+    /// its thread; none once the mailbox is closed and empty.
+    pub(super) fn take_batch(&mut self, waits: bool, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
+        let mut state = self.mailbox.state();
+        while waits && state.letters.is_empty() && !state.is_rung && !state.is_closed {
+            state = self.mailbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
         if state.letters.is_empty() && !state.is_rung && state.is_closed {
             return None;
         }
-        let batch = Batch { is_rung: std::mem::take(&mut state.is_rung), ..take(&mut state, last, most) };
-        state.is_called = !state.letters.is_empty();
+        let most = most(state.letters.tenants());
+        let mut batch = Batch { letters: Vec::new(), is_rung: std::mem::take(&mut state.is_rung), is_shared: false };
+        while batch.letters.len() < most
+            && let Some((tenant, letter)) = state.letters.pop()
+        {
+            // Letters of the daemon itself do not make a batch shared.
+            if tenant.is_some() && tenant != self.last {
+                batch.is_shared |= self.last.is_some();
+                self.last = tenant;
+            }
+            batch.letters.push(letter);
+        }
         Some(batch)
-    }
-
-    /// Takes letters in the same way for somebody else; none if the owner was called, or is to end.
-    pub(super) fn take_uncalled(&mut self, most: impl FnOnce(usize) -> usize) -> Option<Batch<T>> {
-        let Self { mailbox, last } = self;
-        let mut state = mailbox.state();
-        let is_owners = state.is_called || state.is_rung || state.is_closed;
-        (!is_owners).then(|| take(&mut state, last, most))
     }
 
     /// Lets nothing more in. What is in it can still be taken.
@@ -159,23 +134,6 @@ impl<T> Receiver<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.mailbox.state().letters.is_empty()
     }
-}
-
-/// Takes letters, behind those of which the last is of this tenant.
-fn take<T>(state: &mut State<T>, last: &mut Tenant, most: impl FnOnce(usize) -> usize) -> Batch<T> {
-    let most = most(state.letters.tenants());
-    let mut batch = Batch { letters: Vec::new(), is_rung: false, is_shared: false };
-    while batch.letters.len() < most
-        && let Some((tenant, letter)) = state.letters.pop()
-    {
-        // Letters of the daemon itself do not make a batch shared.
-        if tenant.is_some() && tenant != *last {
-            batch.is_shared |= last.is_some();
-            *last = tenant;
-        }
-        batch.letters.push(letter);
-    }
-    batch
 }
 
 impl<T> Drop for Receiver<T> {
@@ -204,40 +162,15 @@ mod tests {
         for number in 0..1_000 {
             assert!(sender.send(&share("loud"), number));
         }
-        let batch = receiver.take_batch(|tenants| 3 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 3 * tenants).expect("letters");
         assert!(batch.letters == [0, 1, 2] && !batch.is_shared);
         assert!(sender.send(&share("quiet"), 5_000));
-        let batch = receiver.take_batch(|tenants| 2 * tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| 2 * tenants).expect("letters");
         assert!(batch.letters.contains(&5_000) && batch.is_shared, "{:?}", batch.letters);
         assert_eq!(batch.letters.len(), 4, "and the loud one has the rest of it");
         assert!(sender.send(&Share::default(), 9_000));
-        let batch = receiver.take_batch(|tenants| tenants).expect("letters");
+        let batch = receiver.take_batch(true, |tenants| tenants).expect("letters");
         assert!(!batch.is_shared, "the daemon's own work is no other tenant's: {:?}", batch.letters);
-    }
-
-    #[test]
-    fn who_sends_takes_what_is_in_it_until_the_owner_is_called() {
-        let (sender, mut receiver) = mailbox();
-        let arrivals = receiver.arrivals();
-        assert!(sender.send(&share("one"), 1));
-        assert_eq!(receiver.take_uncalled(|_| 10).expect("the owner rests").letters, [1]);
-        sender.call(false);
-        assert!(receiver.take_uncalled(|_| 10).is_some(), "nobody is called for nothing");
-        for number in [2, 3, 4] {
-            assert!(sender.send(&share("one"), number));
-        }
-        sender.call(false);
-        assert!(receiver.take_uncalled(|_| 10).is_none(), "they are the owner's");
-        arrivals.wait();
-        assert_eq!(receiver.take_batch(|_| 2).expect("letters").letters, [2, 3]);
-        arrivals.wait();
-        assert!(receiver.take_uncalled(|_| 10).is_none(), "it has not taken all");
-        assert_eq!(receiver.take_batch(|_| 2).expect("letters").letters, [4]);
-        assert!(receiver.take_uncalled(|_| 10).is_some());
-        sender.bell().ring();
-        assert!(receiver.take_uncalled(|_| 10).is_none(), "it may be to end");
-        arrivals.wait();
-        assert!(receiver.take_batch(|_| 2).expect("a sign").is_rung);
     }
 
     #[test]
@@ -246,7 +179,7 @@ mod tests {
         let bell = sender.bell();
         bell.ring();
         bell.ring();
-        let batch = receiver.take_batch(|_| 10).expect("a sign");
+        let batch = receiver.take_batch(true, |_| 10).expect("a sign");
         assert!(batch.is_rung && batch.letters.is_empty());
         let other = sender.clone();
         assert!(sender.send(&Share::default(), 1));
@@ -256,7 +189,7 @@ mod tests {
         assert!(!other.send(&Share::default(), 3), "it is closed");
         drop(other);
         bell.ring();
-        assert_eq!(receiver.take_batch(|_| 10).expect("what was in it").letters, [1, 2]);
-        assert!(receiver.take_batch(|_| 10).is_none());
+        assert_eq!(receiver.take_batch(true, |_| 10).expect("what was in it").letters, [1, 2]);
+        assert!(receiver.take_batch(true, |_| 10).is_none());
     }
 }

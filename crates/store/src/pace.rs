@@ -32,11 +32,6 @@ impl Pace {
         fit.max(tenants).clamp(1, limits::WRITER_BATCH_MAX)
     }
 
-    /// True if a mutation with its commit takes no longer than a caller's thread can do without other calls.
-    pub(super) fn is_quick(&self) -> bool {
-        self.mutation_micros + self.commit_micros <= limits::BRIEF_WRITE_MICROS
-    }
-
     /// Notes that the writer works for several tenants.
     pub(super) fn share(&mut self, now: Timestamp) {
         self.shared = Some(now);
@@ -81,7 +76,6 @@ mod tests {
     fn a_slow_disk_has_longer_batches() {
         let slow = measured(50, 10_000);
         assert_eq!(slow.most(2), 200);
-        assert!(!slow.is_quick() && measured(50, 300).is_quick() && !measured(5_000, 100).is_quick());
         assert_eq!(measured(5_000, 100).most(2), 2, "long mutations come one by one");
     }
 }

@@ -6,9 +6,6 @@
 //! (`Tx`), and commits. Only then are the new state of sessions kept in memory, readers and the scheduler notified, and
 //! the callers answered. If the transaction fails, each mutation gets one of its own. Between two batches the writer
 //! makes checkpoints.
-//!
-//! A caller with a small write that finds the writer at rest does its work itself: to wake the thread, and to be woken by
-//! it, takes as long as the write. Others come meanwhile, and wait for the thread, so that they are committed together.
 
 use super::error::{DiskFailure, Error, Result};
 use super::mailbox::{Batch, Bell, Receiver, Sender, mailbox};
@@ -33,9 +30,8 @@ use crate::model::Seq;
 use crate::model::time::Timestamp;
 use crate::telemetry::failpoint;
 use crate::turns::{self, Room, TakenRoom};
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -56,14 +52,12 @@ pub(crate) struct Mutation {
     /// True if it may change more of the scheduler's work than due marks: jobs, and the times at which sessions become
     /// due.
     may_make_work: bool,
-    /// True if its caller may do the writer's work for it.
-    is_brief: bool,
 }
 
 impl Mutation {
     /// A change of sessions, history or jobs behind which the scheduler may find work.
     pub(crate) fn change(name: &'static str) -> Self {
-        Self { name, bytes: 0, carries_content: false, may_make_work: true, is_brief: false }
+        Self { name, bytes: 0, carries_content: false, may_make_work: true }
     }
 
     /// A new session, whose content is its title and its policy.
@@ -73,18 +67,17 @@ impl Mutation {
 
     /// Content of clients within a session.
     pub(crate) fn content(name: &'static str, bytes: usize) -> Self {
-        let is_brief = bytes <= limits::BRIEF_WRITE_BYTES;
-        Self { name, bytes, carries_content: true, may_make_work: false, is_brief }
+        Self { name, bytes, carries_content: true, may_make_work: false }
     }
 
     /// Content of clients that comes with a change of a session's history, behind which the scheduler may find work.
     pub(crate) fn content_and_change(name: &'static str, bytes: usize) -> Self {
-        Self { may_make_work: true, is_brief: false, ..Self::content(name, bytes) }
+        Self { may_make_work: true, ..Self::content(name, bytes) }
     }
 
     /// Data that Longhand derives or records beside a session's history.
     pub(crate) fn derived(name: &'static str, bytes: usize) -> Self {
-        Self { name, bytes, carries_content: false, may_make_work: false, is_brief: false }
+        Self { name, bytes, carries_content: false, may_make_work: false }
     }
 
     /// True if this pass of a fail point is the one at which it acts.
@@ -162,8 +155,6 @@ impl Envelope {
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
     queue: Sender<Envelope>,
-    /// The writer, if its callers may do its work; gone with its thread.
-    seat: Weak<Mutex<Option<Writer>>>,
     /// Room for what is queued, in bytes.
     room: Arc<Room>,
     meter: WriterMeter,
@@ -190,23 +181,7 @@ impl WriterHandle {
         if !self.queue.send(&share, queued) {
             return Err(Error::Closed);
         }
-        if mutation.is_brief {
-            self.work_if_at_rest();
-        } else {
-            self.queue.call(false);
-        }
         answer.await.map_err(|_| Error::Closed)?
-    }
-
-    /// Does the writer's work on what is queued, if it is at rest. Otherwise, and for what is left, its thread is called.
-    fn work_if_at_rest(&self) {
-        let mut called = Called { writer: &self.queue, has_work: true };
-        if let Some(seat) = self.seat.upgrade()
-            && let Ok(mut writer) = seat.try_lock()
-            && let Some(writer) = &mut *writer
-        {
-            called.has_work = writer.work_uncalled();
-        }
     }
 
     /// Has the writer look at its files, and at what is left to be done with them.
@@ -222,18 +197,6 @@ impl WriterHandle {
     /// The counts of queued mutations and of commits.
     pub(super) fn meter(&self) -> &WriterMeter {
         &self.meter
-    }
-}
-
-/// Calls the writer's thread when it is dropped, if something is queued, or if there is other work: to end behind a panic.
-struct Called<'q> {
-    writer: &'q Sender<Envelope>,
-    has_work: bool,
-}
-
-impl Drop for Called<'_> {
-    fn drop(&mut self) {
-        self.writer.call(self.has_work);
     }
 }
 
@@ -289,8 +252,6 @@ pub(crate) struct Writer {
     claims: Claims,
     queue: Receiver<Envelope>,
     pace: Pace,
-    /// True once its database is to be looked after.
-    is_upkeep_due: bool,
     head_seq: watch::Sender<Seq>,
     /// The same number, for receivers that commits without events do not concern.
     newest_event: watch::Sender<Seq>,
@@ -356,7 +317,7 @@ impl Writer {
         clock: Clock,
         health: Arc<Health>,
         committed: Committed,
-    ) -> Result<(Seat, WriterHandle, Announced, Owner)> {
+    ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = engine::query(COUNTERS).one(database.connection())?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
         let (sender, queue) = mailbox();
@@ -380,7 +341,6 @@ impl Writer {
             claims: Claims::default(),
             queue,
             pace: Pace::default(),
-            is_upkeep_due: false,
             head_seq,
             newest_event,
             work,
@@ -394,66 +354,43 @@ impl Writer {
         let owner = Owner { writer: sender.bell(), is_gone: Arc::clone(&writer.is_gone), interval };
         let room = Room::new(limits::WRITER_QUEUE_BYTES_MAX);
         let is_ending = Arc::clone(&writer.is_ending);
-        let (meter, can_be_shared) = (writer.meter.clone(), writer.database.can_commit_anywhere());
-        let seat = Seat(Arc::new(Mutex::new(Some(writer))));
-        let shared = if can_be_shared { Arc::downgrade(&seat.0) } else { Weak::new() };
-        let handle = WriterHandle { queue: sender, seat: shared, room, meter, is_ending };
-        Ok((seat, handle, announced, owner))
+        let handle = WriterHandle { queue: sender, room, meter: writer.meter.clone(), is_ending };
+        Ok((writer, handle, announced, owner))
     }
 
-    /// Commits what waits, and looks after what else there is, once. Without the end of everything, true if there is more to
-    /// do.
-    fn step(&mut self) -> ControlFlow<(), bool> {
-        let pace = &self.pace;
-        let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) =
-            self.queue.take_batch(|tenants| pace.most(tenants))
-        else {
-            return ControlFlow::Break(());
-        };
-        if is_checked {
-            self.check(self.counters.next_seq - 1);
+    /// Commits waiting mutations, batch by batch, until it is ended, or all senders or the owner are gone. It blocks its thread.
+    pub(crate) fn run(mut self) {
+        while let Some(Batch { letters: batch, is_rung: is_checked, is_shared }) = {
+            let pace = &self.pace;
+            self.queue.take_batch(!self.cleaning.goes_on, |tenants| pace.most(tenants))
+        } {
+            if is_shared {
+                self.pace.share(self.clock.now());
+            }
+            if is_checked {
+                self.check(self.counters.next_seq - 1);
+            }
+            if self.is_gone.load(Ordering::Acquire) {
+                break;
+            }
+            if self.is_ending.load(Ordering::Acquire) {
+                // What is in the queue is still received.
+                self.queue.close();
+            }
+            self.clean_or_shrink(is_checked, batch.is_empty());
+            if batch.is_empty() {
+                continue;
+            }
+            let bytes = batch.iter().map(|envelope| envelope.mutation.bytes).sum();
+            self.transact_all(batch);
+            self.heads.trim();
+            if !self.health.writes().is_final() {
+                self.database.batch_ended(bytes);
+            }
         }
-        if self.is_gone.load(Ordering::Acquire) {
-            return ControlFlow::Break(());
-        }
-        if self.is_ending.load(Ordering::Acquire) {
-            // What is in the queue is still received.
-            self.queue.close();
-        }
-        self.clean_or_shrink(is_checked, batch.is_empty());
-        self.commit_all(batch, is_shared);
-        if std::mem::take(&mut self.is_upkeep_due) && !self.health.writes().is_final() {
-            self.database.keep_up();
-        }
-        ControlFlow::Continue(self.cleaning.goes_on)
-    }
-
-    /// Commits what waits, unless it is for the writer's thread. True if there is other work for that.
-    fn work_uncalled(&mut self) -> bool {
-        if self.is_upkeep_due || self.cleaning.goes_on {
-            return true;
-        }
-        let pace = &self.pace;
-        if !pace.is_quick() {
-            return true;
-        }
-        if let Some(Batch { letters: batch, is_shared, .. }) = self.queue.take_uncalled(|tenants| pace.most(tenants)) {
-            self.commit_all(batch, is_shared);
-        }
-        self.is_upkeep_due
-    }
-
-    fn commit_all(&mut self, batch: Vec<Envelope>, is_shared: bool) {
-        if is_shared {
-            self.pace.share(self.clock.now());
-        }
-        if batch.is_empty() {
-            return;
-        }
-        let bytes = batch.iter().map(|envelope| envelope.mutation.bytes).sum();
-        self.transact_all(batch);
-        self.heads.trim();
-        self.is_upkeep_due |= self.database.batch_ended(bytes);
+        // Only what is still there is closed in order.
+        self.check(self.counters.next_seq - 1);
+        self.database.close();
     }
 
     /// Does what is left to be done, at a check or while it goes on. To give pages of a large file back takes as long as many
@@ -649,36 +586,6 @@ impl Writer {
     }
 }
 
-/// The writer in its place, which its thread and its callers use by turns.
-pub(crate) struct Seat(Arc<Mutex<Option<Writer>>>);
-
-impl Seat {
-    /// Commits waiting mutations, batch by batch, until the writer is ended, or all senders or the owner are gone. It blocks its
-    /// thread.
-    pub(crate) fn run(self) {
-        let arrivals = self.writer().as_ref().map(|writer| writer.queue.arrivals());
-        let mut goes_on = true;
-        while let Some(arrivals) = &arrivals {
-            if !goes_on {
-                arrivals.wait();
-            }
-            match self.writer().as_mut().map_or(ControlFlow::Break(()), Writer::step) {
-                ControlFlow::Continue(more) => goes_on = more,
-                ControlFlow::Break(()) => break,
-            }
-        }
-        let Some(mut writer) = self.writer().take() else { return };
-        // Only what is still there is closed in order.
-        writer.check(writer.counters.next_seq - 1);
-        writer.database.close();
-    }
-
-    /// The writer. A panic in its work is its end, wherever that was done.
-    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
-        self.0.lock().expect("no panic in the writer's work")
-    }
-}
-
 /// Restarts what clients must do in time, after a time in which they could do nothing: the daemon was down, the machine
 /// slept, or the disk was full.
 pub(super) fn restart_timeouts(conn: &Connection, now: Timestamp) -> Result<()> {
@@ -696,8 +603,7 @@ mod tests {
     fn handle(room: usize) -> (WriterHandle, Receiver<Envelope>) {
         let (queue, waiting) = mailbox();
         let room = Room::new(room);
-        let (seat, meter) = (Weak::new(), WriterMeter::default());
-        (WriterHandle { queue, seat, room, meter, is_ending: Arc::default() }, waiting)
+        (WriterHandle { queue, room, meter: WriterMeter::default(), is_ending: Arc::default() }, waiting)
     }
 
     #[tokio::test]
@@ -707,7 +613,7 @@ mod tests {
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy(_)))));
-        drop(waiting.take_batch(|_| 1));
+        drop(waiting.take_batch(true, |_| 1));
         assert!(write().now_or_never().is_none(), "the queue is free again");
     }
 
@@ -726,7 +632,7 @@ mod tests {
         }
         assert!(matches!(of("loud"), Some(Err(Error::Busy(_)))), "it has its share");
         assert!(of("quiet").is_none(), "another one waits");
-        let batch = waiting.take_batch(|tenants| tenants).expect("mutations").letters;
+        let batch = waiting.take_batch(true, |tenants| tenants).expect("mutations").letters;
         let names: Vec<&str> = batch.iter().map(|envelope| envelope.mutation.name).collect();
         assert_eq!(names, ["loud", "quiet"]);
     }
