@@ -11,7 +11,7 @@ use crate::model::{Revision, Seq};
 pub(crate) const GENESIS: [u8; 32] = [0; 32];
 
 /// Collects the rows of one revision. Every field is preceded by its length, so that no two sets of rows have the same
-/// encoding. Bodies are not among the fields: to gather these and hash them once takes half of the time of many updates.
+/// encoding. They are short, as bodies are not among them: to gather them and hash them once is less work than many updates.
 #[derive(Default)]
 pub(crate) struct Digest(Vec<u8>);
 

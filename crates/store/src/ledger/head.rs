@@ -304,7 +304,7 @@ impl Head {
     }
 
     /// The values of `UPDATE`.
-    fn columns(&self) -> Vec<Parameter<'_>> {
+    pub(crate) fn columns(&self) -> Vec<Parameter<'_>> {
         values![
             self.key,
             codec::encode_usage_totals(&self.usage),
