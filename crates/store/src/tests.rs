@@ -342,7 +342,8 @@ async fn the_row_of_a_session_is_as_its_head_whatever_has_changed() {
     tokio::spawn(writer);
     let created = store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
     let key = created.expect("a session").0.0;
-    let changes: [(&str, fn(&mut head::Head)); 20] = [
+    type Change = (&'static str, fn(&mut head::Head));
+    let changes: [Change; 20] = [
         ("usage", |head| head.usage.input += 1),
         ("revision", |head| head.revision += 1),
         ("history_revision", |head| head.history_revision += 1),
