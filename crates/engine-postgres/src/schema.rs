@@ -35,9 +35,9 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     rules.into_iter().filter_map(rule).collect()
 });
 
-/// A trigger that refuses a change: its name, time, table, condition and message.
+/// A trigger that refuses a change: its name, time, columns, table, condition and message.
 static TRIGGER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let pattern = r#"(?s)create trigger (\w+) before (update|delete) on ("?\w+"?)\s+(?:when (.*?)\s+)?begin select raise\(abort, '([^']*)'\); end;"#;
+    let pattern = r#"(?s)create trigger (\w+) before (update|delete)( of [\w,\s]+?)? on ("?\w+"?)\s+(?:when (.*?)\s+)?begin select raise\(abort, '([^']*)'\); end;"#;
     Regex::new(pattern).ok()
 });
 static DROPPED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"drop trigger (\w+);").ok());
@@ -115,9 +115,10 @@ fn with_keys_behind(text: &str) -> String {
 
 /// A trigger with its function.
 fn trigger(found: &regex::Captures<'_>) -> String {
-    let (name, time, table) = (&found[1], &found[2], &found[3]);
-    let raise = format!("raise exception '{}' using errcode = 'integrity_constraint_violation';", &found[5]);
-    let refuse = match (found.get(4), &*COMPARED) {
+    let (name, time, table) = (&found[1], &found[2], &found[4]);
+    let columns = found.get(3).map_or("", |columns| columns.as_str());
+    let raise = format!("raise exception '{}' using errcode = 'integrity_constraint_violation';", &found[6]);
+    let refuse = match (found.get(5), &*COMPARED) {
         (Some(condition), Some(compared)) => {
             let condition = compared.replace_all(condition.as_str(), |found: &regex::Captures<'_>| {
                 let distinct = if found.get(1).is_some() { "is distinct from" } else { "is not distinct from" };
@@ -130,6 +131,6 @@ fn trigger(found: &regex::Captures<'_>) -> String {
     let row = if time == "update" { "new" } else { "old" };
     format!(
         "create function {name}() returns trigger language plpgsql as $$ begin {refuse} return {row}; end $$;\n\
-         create trigger {name} before {time} on {table} for each row execute function {name}();"
+         create trigger {name} before {time}{columns} on {table} for each row execute function {name}();"
     )
 }

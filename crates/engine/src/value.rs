@@ -68,6 +68,7 @@ pub trait FromValue<'r>: Sized {
 }
 
 /// The value of a parameter.
+#[derive(Debug)]
 pub enum Parameter<'v> {
     /// No value.
     Null,
@@ -254,7 +255,7 @@ impl<'v, T: IntoValue<'v>> IntoValue<'v> for Option<T> {
 }
 
 /// The value of a parameter in `rarray(?N)`: a table with a row for each item, and one column, `value`.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum List {
     /// Integers.
     Integers(Vec<i64>),

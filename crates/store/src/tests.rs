@@ -21,6 +21,7 @@ use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::MessageId;
 use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
+use crate::model::session::{ContextSize, OriginTimes, OverWindowReason, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
@@ -331,6 +332,55 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
     assert_eq!(store.upkeep().figures().oldest_read_ms, 0, "a read that ended has no age");
     drop(store);
     writer.await.expect("no panic in the writer");
+}
+
+/// A change that an update of the row leaves out would be lost with the head in memory.
+#[tokio::test]
+async fn the_row_of_a_session_is_as_its_head_whatever_has_changed() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
+    tokio::spawn(writer);
+    let created = store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
+    let key = created.expect("a session").0.0;
+    type Change = (&'static str, fn(&mut head::Head));
+    let changes: [Change; 20] = [
+        ("usage", |head| head.usage.input += 1),
+        ("revision", |head| head.revision += 1),
+        ("history_revision", |head| head.history_revision += 1),
+        ("chain_hash", |head| head.chain_hash[0] ^= 1),
+        ("message_count", |head| head.message_count += 1),
+        ("update_time", |head| head.update_time.0 += 1),
+        ("appended_bytes", |head| head.appended_bytes += 1),
+        ("content_bytes", |head| head.content_bytes += 1),
+        ("origin", |head| head.origin = Some(OriginTimes { start: Timestamp(1), end: Timestamp(2) })),
+        ("context", |head| head.context = Some(ContextSize { tokens: 1, revision: 1 })),
+        ("compaction_revision", |head| head.compaction_revision += 1),
+        ("guard_revision", |head| head.guard_revision += 1),
+        ("undo_revision", |head| head.undo_revision = Some(1)),
+        ("guards", |head| head.guards.hold_turns += 1),
+        ("wake", |head| head.wake.time = Some(Timestamp(9))),
+        ("over_window", |head| head.over_window = Some(OverWindowReason::Retry)),
+        ("window", |head| head.window.context += 1),
+        ("due", head::Head::mark_due),
+        ("not due", head::Head::clear_due),
+        ("state", |head| head.state = SessionState::Archived),
+    ];
+    for (what, change) in changes {
+        let write = move |tx: &mut tx::Tx<'_>| {
+            let before = format!("{:?}", tx.head(key)?.columns());
+            change(tx.head(key)?);
+            Ok(before != format!("{:?}", tx.head(key)?.columns()))
+        };
+        let has_changed = store.history().0.write(Mutation::change("test"), write).await.expect("written");
+        assert!(has_changed, "{what}");
+        let read = move |tx: &mut tx::Tx<'_>| {
+            let row = format!("{:?}", head::Head::load(tx.conn, key)?.columns());
+            Ok((row, format!("{:?}", tx.read_head(key)?.columns())))
+        };
+        let (row, head) = store.history().0.write(Mutation::change("test"), read).await.expect("read");
+        assert_eq!(row, head, "{what}");
+    }
 }
 
 /// An event that is not linked would be in the chain of whatever mutation follows in the same transaction.

@@ -122,6 +122,25 @@ pub(crate) struct Head {
     /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
     pub(crate) over_window: Option<OverWindowReason>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
+    /// What its row has of decisions.
+    saved: Option<Decided>,
+    /// True if that is as here: then an append need not write it again.
+    is_as_decided: bool,
+}
+
+/// What decisions and settings make of a session: most appends change none of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Decided {
+    state: SessionState,
+    window: ModelWindow,
+    compaction_revision: Revision,
+    context: Option<ContextSize>,
+    due: (Option<Revision>, Option<Timestamp>),
+    guards: Guards,
+    guard_revision: Revision,
+    undo_revision: Option<Revision>,
+    wake: Wake,
+    over_window: Option<OverWindowReason>,
 }
 
 const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state, metadata_json, \"window\", revision, \
@@ -144,15 +163,21 @@ const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4
      overhead_tokens = ?20, guard_revision = ?21, undo_revision = ?22, wake_bytes = ?23, wake_on_reply = \
      ?24, wake_on_request = ?25, wake_time = ?26, over_window = ?27, content_bytes = ?28, \
      origin_start_time = ?29, origin_end_time = ?30 where id = ?1";
-
+/// The columns that an append changes. SQLite prepares and looks after only those that a statement names.
+const ADVANCE: &str = "update session set usage = ?2, revision = ?3, history_revision = ?4, chain_hash = ?5, \
+     message_count = ?6, update_time = ?7, appended_bytes = ?8, content_bytes = ?9, origin_start_time = ?10, \
+     origin_end_time = ?11 where id = ?1";
 const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, DESCRIBE];
+pub(crate) const STATEMENTS: &[&str] =
+    &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, ADVANCE, DESCRIBE];
 
 /// Writes heads to their rows.
 pub(crate) fn save<'h>(conn: &Connection, heads: impl Iterator<Item = &'h Head>) -> Result<()> {
-    engine::run_for_each(conn, UPDATE, heads.map(Head::columns).collect())
+    let (advanced, decided): (Vec<&Head>, Vec<&Head>) = heads.partition(|head| head.is_as_decided);
+    engine::run_for_each(conn, ADVANCE, advanced.into_iter().map(Head::advanced_columns).collect())?;
+    engine::run_for_each(conn, UPDATE, decided.into_iter().map(Head::columns).collect())
 }
 
 impl Head {
@@ -181,7 +206,7 @@ impl Head {
         let due_revision: Option<Revision> = row.get("due_revision")?;
         let due_time = row.get::<Option<i64>>("due_time")?.map(Timestamp);
         let job: Option<Vec<u8>> = engine::scalar(SELECT_CURRENT_JOB).bind(key).optional(conn)?;
-        Ok(Self {
+        let mut head = Self {
             key,
             id: SessionId(codec::uuid(row.get("public_id")?)?),
             tenant: row.get::<&str>("tenant")?.into(),
@@ -219,11 +244,40 @@ impl Head {
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             run: active_run(conn, key)?,
             open,
-        })
+            saved: None,
+            is_as_decided: true,
+        };
+        head.saved = Some(head.decided());
+        Ok(head)
+    }
+
+    fn decided(&self) -> Decided {
+        Decided {
+            state: self.state,
+            window: self.window.clone(),
+            compaction_revision: self.compaction_revision,
+            context: self.context,
+            due: (self.due_revision, self.due_time),
+            guards: self.guards,
+            guard_revision: self.guard_revision,
+            undo_revision: self.undo_revision,
+            wake: self.wake,
+            over_window: self.over_window,
+        }
+    }
+
+    /// Prepares it to be written to its row: a due session has a due time, and title and metadata are written at once.
+    pub(crate) fn settle(&mut self, conn: &Connection, now: Timestamp) -> Result<()> {
+        let is_due = self.due_revision.is_some() || self.due_during_compaction;
+        self.due_time = is_due.then(|| self.due_time.unwrap_or(now));
+        let decided = Some(self.decided());
+        self.is_as_decided = self.saved == decided;
+        self.saved = decided;
+        self.describe(conn)
     }
 
     /// Writes what is seldom changed to the row.
-    pub(crate) fn describe(&mut self, conn: &Connection) -> Result<()> {
+    fn describe(&mut self, conn: &Connection) -> Result<()> {
         if std::mem::take(&mut self.is_described_anew) {
             let Location { project, directory } = Location::from_metadata(self.metadata_json.as_deref());
             let query = engine::query(DESCRIBE).bind(self.key).bind(&self.title).bind(self.metadata_json.as_deref());
@@ -232,8 +286,25 @@ impl Head {
         Ok(())
     }
 
+    /// The values of `ADVANCE`.
+    fn advanced_columns(&self) -> Vec<Parameter<'_>> {
+        values![
+            self.key,
+            codec::encode_usage_totals(&self.usage),
+            self.revision,
+            self.history_revision,
+            &self.chain_hash,
+            self.message_count,
+            self.update_time.0,
+            self.appended_bytes,
+            self.content_bytes,
+            self.origin.map(|times| times.start.0),
+            self.origin.map(|times| times.end.0),
+        ]
+    }
+
     /// The values of `UPDATE`.
-    fn columns(&self) -> Vec<Parameter<'_>> {
+    pub(crate) fn columns(&self) -> Vec<Parameter<'_>> {
         values![
             self.key,
             codec::encode_usage_totals(&self.usage),

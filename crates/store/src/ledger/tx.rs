@@ -607,9 +607,7 @@ impl<'a> Tx<'a> {
     fn save_heads(&mut self) -> Result<()> {
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(*key) {
-                let is_due = head.due_revision.is_some() || head.due_during_compaction;
-                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.describe(self.conn)?;
+                head.settle(self.conn, self.now)?;
             }
         }
         head::save(self.conn, self.dirty.iter().filter_map(|key| self.heads.get(*key)))
