@@ -82,6 +82,11 @@ impl Item {
         Self { topic, text, score, order, origin, statement, kept: false, is_state: false, head }
     }
 
+    /// Its words, with true if its pieces have them once more.
+    fn words(&self) -> (&str, bool) {
+        (self.statement.as_deref().unwrap_or(&self.text), self.origin == Origin::Typed)
+    }
+
     /// The text of which it is a piece, by its position.
     fn piece_of(&self) -> Option<i64> {
         matches!(self.origin, Origin::TypedPiece | Origin::Said).then_some(self.order.0)
@@ -232,8 +237,7 @@ impl<'a> Selection<'a> {
             let by_score = right.score.total_cmp(&left.score).then_with(|| right.order.cmp(&left.order));
             by_score.then_with(|| left.text.cmp(&right.text))
         });
-        let (coverage, all) =
-            Coverage::from_texts(items.iter().map(|item| item.statement.as_deref().unwrap_or(&item.text)));
+        let (coverage, all) = Coverage::from_texts(items.iter().map(Item::words));
         let has_facts = items.iter().any(|item| item.origin == Origin::Fact);
         let focus = coverage.terms(focus);
         let is_piece = |at: &usize| items[*at].piece_of().is_some();

@@ -8,11 +8,11 @@ use super::text::is_wide;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// Worth of names and numbers, and of paths and identifiers of programs, relative to other words; the power of the
-/// rarity of a word in its worth, and the factor of that for each time that it was said, up to a maximum.
-const NAME_WORTH: f64 = 1.3;
-const PATH_WORTH: f64 = 2.0;
-const RARITY_POWER: f64 = 2.0;
+/// Worth of names, and of numbers, paths and identifiers of programs, relative to other words; the power of the rarity
+/// of a word in its worth, and the factor of that for each time that it was said, up to a maximum.
+const NAME_WORTH: f64 = 1.5;
+const VALUE_WORTH: f64 = 2.0;
+const RARITY_POWER: f64 = 3.0;
 const AGAIN: f64 = 0.25;
 const SAID_MAX: u8 = 3;
 
@@ -44,47 +44,54 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// The worth of the words of some texts, none of which is said yet.
-    pub(super) fn from_texts<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
+    /// The worth of the words of some texts, none of which is said yet. One that has the words of others once more, and
+    /// is marked so, makes them no less rare.
+    pub(super) fn from_texts<'a>(texts: impl Iterator<Item = (&'a str, bool)>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
         let mut all = Vec::new();
-        for text in texts {
+        let mut count = 1.0;
+        for (text, repeats) in texts {
             let mut terms = Vec::new();
-            each_word(text, |word| terms.push(coverage.number(word)));
+            each_word(text, |word, is_name| terms.push(coverage.number(word, is_name)));
             terms.sort_unstable();
             terms.dedup();
-            terms.iter().for_each(|term| coverage.uses[*term as usize] += 1);
+            if !repeats {
+                count += 1.0;
+                terms.iter().for_each(|term| coverage.uses[*term as usize] += 1);
+            }
             all.push(terms);
         }
-        let count = all.len() as f64 + 1.0;
         for (worth, uses) in coverage.worth.iter_mut().zip(&coverage.uses) {
-            *worth *= (count / *uses as f64).ln().powf(RARITY_POWER);
+            *worth *= f64::ln(count / (*uses).max(1) as f64).powf(RARITY_POWER);
         }
         coverage.said = vec![0; coverage.worth.len()];
         (coverage, all)
     }
 
-    /// The number of a word; of a new one, its worth is that of its form.
-    fn number(&mut self, word: &str) -> u32 {
-        if let Some(number) = self.numbers.get(word) {
-            return *number;
+    /// The number of a word, with the worth of its form until the rarity of all is known.
+    fn number(&mut self, word: &str, is_name: bool) -> u32 {
+        let next = self.worth.len() as u32;
+        let number = *self.numbers.entry(word.to_owned()).or_insert(next);
+        if number == next {
+            self.worth.push(form_worth(word));
+            self.uses.push(0);
         }
-        let number = self.worth.len() as u32;
-        self.numbers.insert(word.to_owned(), number);
-        self.worth.push(name_worth(word));
-        self.uses.push(0);
+        if is_name {
+            let worth = &mut self.worth[number as usize];
+            *worth = worth.max(NAME_WORTH);
+        }
         number
     }
 
     pub(super) fn terms(&self, text: &str) -> HashSet<u32> {
         let mut terms = HashSet::new();
-        each_word(text, |word| terms.extend(self.numbers.get(word)));
+        each_word(text, |word, _| terms.extend(self.numbers.get(word)));
         terms
     }
 
     /// The worth that a text would add, with a factor for words that no other text has.
     pub(super) fn gain(&self, terms: &[u32], single: f64) -> f64 {
-        let factor = |term: usize| if self.uses[term] == 1 { single } else { 1.0 };
+        let factor = |term: usize| if self.uses[term] <= 1 { single } else { 1.0 };
         let left = |term: usize| match self.said[term] {
             SAID_MAX.. => 0.0,
             said => AGAIN.powi(i32::from(said)),
@@ -135,27 +142,23 @@ impl Coverage {
     }
 }
 
-fn name_worth(word: &str) -> f64 {
-    let is_path =
-        word.contains(['/', '_']) || word.contains('.') && !word.starts_with(|letter: char| letter.is_ascii_digit());
-    match is_path {
-        true => PATH_WORTH,
-        false if word.contains(|letter: char| letter.is_ascii_digit() || letter == '-') => NAME_WORTH,
-        false => 1.0,
-    }
+fn form_worth(word: &str) -> f64 {
+    let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
+    if is_value { VALUE_WORTH } else { 1.0 }
 }
 
 /// Calls `take` with each word that is not mere grammar, in lower case: runs of letters and digits with the joints of
-/// names between them, and pairs of letters of a script without spaces.
-fn each_word(text: &str, mut take: impl FnMut(&str)) {
+/// names between them, and pairs of letters of a script without spaces. With true for a name: a word with a capital
+/// letter where no sentence begins.
+fn each_word(text: &str, mut take: impl FnMut(&str, bool)) {
     let mut word = String::new();
-    let mut wide: Option<char> = None;
+    let (mut wide, mut is_name, mut begins): (Option<char>, bool, bool) = (None, false, true);
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         if is_wide(letter) {
-            flush(&mut word, &mut take);
+            flush(&mut word, is_name, &mut take);
             if let Some(before) = wide.replace(letter) {
-                take(&[before, letter].iter().collect::<String>());
+                take(&[before, letter].iter().collect::<String>(), false);
             }
             continue;
         }
@@ -164,20 +167,24 @@ fn each_word(text: &str, mut take: impl FnMut(&str)) {
             && !word.is_empty()
             && letters.peek().is_some_and(|next| next.is_alphanumeric() && !is_wide(*next));
         if letter.is_alphanumeric() || letter == '_' || joins {
+            if word.is_empty() {
+                is_name = letter.is_uppercase() && !std::mem::take(&mut begins);
+            }
             word.extend(letter.to_lowercase());
         } else {
-            flush(&mut word, &mut take);
+            flush(&mut word, is_name, &mut take);
+            begins |= ".!?:…“\"".contains(letter);
         }
     }
-    flush(&mut word, &mut take);
+    flush(&mut word, is_name, &mut take);
 }
 
-fn flush(word: &mut String, take: &mut impl FnMut(&str)) {
+fn flush(word: &mut String, is_name: bool, take: &mut impl FnMut(&str, bool)) {
     if !word.is_empty() && !COMMON.contains(word.as_str()) {
-        take(word);
+        take(word, is_name);
         // A file is the same with its folder and without.
         if let Some((_, base)) = word.rsplit_once('/').filter(|(_, base)| base.len() > 2) {
-            take(base);
+            take(base, false);
         }
     }
     word.clear();

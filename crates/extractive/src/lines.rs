@@ -148,7 +148,7 @@ impl<'a> LineBuilder<'a> {
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
-        let (coverage, terms) = Coverage::from_texts(typed.iter().map(|turn| turn.text.as_str()));
+        let (coverage, terms) = Coverage::from_texts(typed.iter().map(|turn| (turn.text.as_str(), false)));
         let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
         for (turn, replaced) in typed.iter().zip(replaced).rev() {
             let mark = if replaced { REPLACED } else { "" };
