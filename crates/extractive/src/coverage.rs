@@ -9,15 +9,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Worth of names, and of numbers, paths and identifiers of programs, relative to other words; the power of the rarity
-/// of a word in its worth, and the factor of that for each time that it was said, up to a maximum.
+/// of a word in its worth, and the factor of that for each time that it was said.
 const NAME_WORTH: f64 = 1.5;
 const VALUE_WORTH: f64 = 2.0;
 const RARITY_POWER: f64 = 3.0;
 const AGAIN: f64 = 0.25;
-const SAID_MAX: u8 = 3;
 
 /// Maximum number of statements with a word that can show that one of them replaces another, minimum number of such
-/// words, and their share of the worth of the shorter statement, in percent.
+/// words, and their share of the worth of both on average, in percent.
 const SHARED_BY_MAX: usize = 40;
 const SHARED_WORDS_MIN: usize = 2;
 const SHARED_PERCENT: f64 = 50.0;
@@ -44,8 +43,8 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// The worth of the words of some texts, none of which is said yet. One that has the words of others once more, and
-    /// is marked so, makes them no less rare.
+    /// The worth of the words of some texts, none of which is said yet. One that has the words of others once more, or is
+    /// no statement, is marked so, and makes them no less rare.
     pub(super) fn from_texts<'a>(texts: impl Iterator<Item = (&'a str, bool)>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
         let mut all = Vec::new();
@@ -72,30 +71,21 @@ impl Coverage {
     fn number(&mut self, word: &str, is_name: bool) -> u32 {
         let next = self.worth.len() as u32;
         let number = *self.numbers.entry(word.to_owned()).or_insert(next);
+        let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
+        let worth = if is_value { VALUE_WORTH } else { 1.0 };
         if number == next {
-            self.worth.push(form_worth(word));
+            self.worth.push(worth);
             self.uses.push(0);
         }
-        if is_name {
-            let worth = &mut self.worth[number as usize];
-            *worth = worth.max(NAME_WORTH);
-        }
+        let known = &mut self.worth[number as usize];
+        *known = known.max(if is_name { NAME_WORTH } else { worth });
         number
-    }
-
-    pub(super) fn terms(&self, text: &str) -> HashSet<u32> {
-        let mut terms = HashSet::new();
-        each_word(text, |word, _| terms.extend(self.numbers.get(word)));
-        terms
     }
 
     /// The worth that a text would add, with a factor for words that no other text has.
     pub(super) fn gain(&self, terms: &[u32], single: f64) -> f64 {
         let factor = |term: usize| if self.uses[term] <= 1 { single } else { 1.0 };
-        let left = |term: usize| match self.said[term] {
-            SAID_MAX.. => 0.0,
-            said => AGAIN.powi(i32::from(said)),
-        };
+        let left = |term: usize| AGAIN.powi(i32::from(self.said[term]));
         terms.iter().map(|term| *term as usize).map(|term| self.worth[term] * factor(term) * left(term)).sum()
     }
 
@@ -106,9 +96,8 @@ impl Coverage {
         }
     }
 
-    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or,
-    /// with `alike`, of both on average.
-    pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
+    /// For each text, true if a later one is about the same thing: they share most rare words of both on average.
+    pub(super) fn replaced(&self, texts: &[&Terms]) -> Vec<bool> {
         let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
         for (position, terms) in texts.iter().enumerate() {
             for term in *terms {
@@ -133,18 +122,12 @@ impl Coverage {
                 }
             }
             shared.into_iter().any(|(place, (words, worth))| {
-                let (one, other) = (masses[position], masses[place]);
-                let mass = if alike { f64::midpoint(one, other) } else { one.min(other) };
+                let mass = f64::midpoint(masses[position], masses[place]);
                 words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
             })
         };
         texts.iter().enumerate().map(is_replaced).collect()
     }
-}
-
-fn form_worth(word: &str) -> f64 {
-    let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
-    if is_value { VALUE_WORTH } else { 1.0 }
 }
 
 /// Calls `take` with each word that is not mere grammar, in lower case: runs of letters and digits with the joints of

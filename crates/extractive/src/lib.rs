@@ -14,6 +14,7 @@ mod claims;
 mod commands;
 mod compose;
 mod coverage;
+mod denials;
 mod digest;
 mod file_lists;
 mod files;

@@ -2,6 +2,7 @@
 
 use super::super::commands::{self, Purpose};
 use super::super::coverage::Coverage;
+use super::super::statements;
 use super::super::text::{self, Lead};
 use super::super::tools::{self, Kind};
 use serde_json::json;
@@ -240,4 +241,22 @@ fn names_and_values_are_worth_more_than_other_words_as_rare() {
     // A whole text makes the words of its pieces no less rare.
     let gains = gains(&[("berth crane", true), ("berth", false), ("crane", false), ("tide", false)]);
     assert!((gains[1] - gains[3]).abs() < 1e-9, "{gains:?}");
+}
+
+#[test]
+fn a_value_stays_in_one_statement_with_its_exception() {
+    for exception in [
+        ", but for uploads 5.",
+        ". For uploads 5.",
+        ". Uploads: five!",
+        "; uploads have 5, as ever.",
+        "。 上传是五次。",
+    ] {
+        let words = format!(
+            "As agreed with Farida, calls of the harbour office are repeated 3 times{exception} The tide tables of the quay stay in feet."
+        );
+        let pieces = statements::pieces(&words);
+        assert!(pieces.iter().any(|(_, piece)| piece.contains(&format!("3 times{exception}"))), "{pieces:?}");
+        assert!(pieces.len() > 1, "{pieces:?}");
+    }
 }
