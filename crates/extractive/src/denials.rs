@@ -1,6 +1,6 @@
 //! Conclusions that were taken back: "the leak is in the cache", and later "it was not the cache, it was the pool".
 //!
-//! A denial takes back the nearest statement that ends with what it denies and names its subject, if that is no mere "it".
+//! A denial takes back the nearest statement that ends with what it denies and has its subject, unless that is an "it".
 
 use super::text::{pattern, sentences_of};
 use regex::Regex;
@@ -39,8 +39,8 @@ pub(super) fn taken_back(texts: &[&str]) -> Vec<bool> {
             let ends = |clause: &str| prefixes.clone().any(|prefix| clause.ends_with(prefix));
             let concludes = |sentence: &String| {
                 let is_of = sentence.contains(found.name("subject").map_or("", |subject| subject.as_str()));
-                let mut clauses = sentence.split([',', ';', ':']).filter(|clause| STATE.is_match(clause));
-                is_of && !DENIAL.is_match(sentence) && clauses.any(ends)
+                let states = |clause: &str| ends(clause) && STATE.is_match(clause);
+                is_of && sentence.split([',', ';', ':']).any(states) && !DENIAL.is_match(sentence)
             };
             let near = (at.saturating_sub(NEAR)..at).rfind(|place| all[*place].iter().any(concludes));
             near.filter(|_| found.name("condition").is_none()).into_iter().for_each(|place| taken[place] = true);

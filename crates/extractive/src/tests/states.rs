@@ -258,6 +258,14 @@ fn words_that_people_read_are_the_most_important_lines_of_code() {
     assert_says(&text, "In Progress", "No open notes for this project");
 }
 
+/// It would take minutes if each denial were compared with all before it.
+#[test]
+fn many_denials_are_read_at_once() {
+    let texts = ["It is the cache.", "It was not the cache, it was the pool."].repeat(10_000);
+    let taken_back = taken_back(&texts);
+    assert_eq!(taken_back.iter().filter(|is_so| **is_so).count(), 10_000);
+}
+
 /// Each would take minutes if a command were compared with all before it.
 #[test]
 fn many_commands_are_read_at_once() {
