@@ -258,8 +258,7 @@ impl<'a> Selection<'a> {
     /// Takes what people typed, if all of it fits into so many units; else pieces of it by what they add. The newest
     /// request is there in any case, if it is short, and so is what a client keeps.
     fn typed(&mut self, limit: usize) {
-        let others = self.left - limit;
-        self.left = limit;
+        let others = std::mem::replace(&mut self.left, limit) - limit;
         let mut whole: Vec<usize> = (0..self.candidates.len()).collect();
         whole.retain(|at| self.candidates[*at].item.origin == Origin::Typed);
         let newest = whole.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
