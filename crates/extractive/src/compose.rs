@@ -4,6 +4,7 @@
 //! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
 use super::coverage::{Coverage, Terms};
+use super::denials;
 use super::statements::head_of;
 use super::text;
 use longhand_core::policy::tokens::text_units;
@@ -14,7 +15,6 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// Shares of the budget, in percent: in which all that people typed stays, or else pieces of it before they compete
 /// with other lines; and, of the rest, in which the newest work and changed states stay.
 const TYPED_SHARE: usize = 60;
-const PIECES_SHARE: usize = 45;
 const STATES_SHARE: usize = 40;
 
 /// Part of the budget in which the newest request stays whole if not all that people typed fits: a twelfth.
@@ -82,6 +82,11 @@ impl Item {
         Self { topic, text, score, order, origin, statement, kept: false, is_state: false, head }
     }
 
+    /// Its words, with true if its pieces have them once more.
+    fn words(&self) -> (&str, bool) {
+        (self.statement.as_deref().unwrap_or(&self.text), self.origin == Origin::Typed)
+    }
+
     /// The text of which it is a piece, by its position.
     fn piece_of(&self) -> Option<i64> {
         matches!(self.origin, Origin::TypedPiece | Origin::Said).then_some(self.order.0)
@@ -132,10 +137,6 @@ impl<'a> Form<'a> {
         };
         Self { sections: &rules.sections, filler: &rules.filler, root }
     }
-
-    fn skips_empty(self) -> bool {
-        self.filler.is_empty() && self.root.is_none()
-    }
 }
 
 /// A limit on the length of a text, by the counting of a policy.
@@ -174,7 +175,7 @@ pub(super) fn frame(form: Form<'_>, budget: Budget<'_>) -> usize {
 /// Writes a summary. It has every section that the form asks for, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focus: &str) -> String {
     let mut selection = Selection::new(form, budget, items, focus);
-    selection.typed(selection.left * TYPED_SHARE / 100, selection.left * PIECES_SHARE / 100);
+    selection.typed(selection.left * TYPED_SHARE / 100);
     selection.states();
     selection.cover(|_| true);
     // Lines are measured one by one, and the whole may be shorter or longer.
@@ -193,7 +194,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
 /// lines.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
     let mut selection = Selection::new(form, budget, items, "");
-    selection.typed(selection.left, selection.left);
+    selection.typed(selection.left);
     let text = selection.fitting();
     let places = selection.placed().into_iter().map(|(_, place, _)| place).collect();
     if selection.order.is_empty() { Default::default() } else { (text, places) }
@@ -232,24 +233,11 @@ impl<'a> Selection<'a> {
             let by_score = right.score.total_cmp(&left.score).then_with(|| right.order.cmp(&left.order));
             by_score.then_with(|| left.text.cmp(&right.text))
         });
-        let (coverage, all) =
-            Coverage::from_texts(items.iter().map(|item| item.statement.as_deref().unwrap_or(&item.text)));
+        let (coverage, mut all) = Coverage::from_texts(items.iter().map(Item::words).chain([(focus, true)]));
+        let focus = all.pop().unwrap_or_default();
         let has_facts = items.iter().any(|item| item.origin == Origin::Fact);
-        let focus = coverage.terms(focus);
-        let is_piece = |at: &usize| items[*at].piece_of().is_some();
-        let mut pieces: Vec<usize> = (0..items.len()).filter(is_piece).collect();
-        pieces.sort_by_key(|at| items[*at].order);
-        let of: Vec<&Terms> = pieces.iter().map(|at| &all[*at]).collect();
-        let replaced = |alike: bool| {
-            let replaced = pieces.iter().zip(coverage.replaced(&of, alike));
-            replaced.filter(|(_, replaced)| *replaced).map(|(at, _)| *at).collect::<HashSet<usize>>()
-        };
-        for at in replaced(true) {
-            if !items[at].text.ends_with(REPLACED) {
-                items[at].text.push_str(REPLACED);
-            }
-        }
-        let replaced = replaced(false);
+        let replaced = replaced(&items, &coverage, &all);
+        replaced.iter().for_each(|at| items[*at].text.push_str(REPLACED));
         let candidate = |(at, (item, terms)): (usize, (Item, Terms))| {
             let is_typed = matches!(item.origin, Origin::Typed | Origin::TypedPiece);
             let typed = if is_typed { TYPED_WEIGHT } else { 1.0 };
@@ -258,15 +246,8 @@ impl<'a> Selection<'a> {
             let section = section_for(form.sections, item.topic);
             let size = item.text.chars().count() as f64 + LINE_CHARS;
             let single = if has_facts && !is_typed { SINGLE_WORTH } else { 1.0 };
-            Candidate {
-                terms,
-                weight: item.score * typed * stale * focus,
-                single,
-                section,
-                size,
-                is_taken: false,
-                item,
-            }
+            let weight = item.score * typed * stale * focus;
+            Candidate { item, terms, weight, single, section, size, is_taken: false }
         };
         let candidates: Vec<Candidate> = items.into_iter().zip(all).enumerate().map(candidate).collect();
         let left = budget.units.saturating_sub(frame(form, budget));
@@ -276,9 +257,8 @@ impl<'a> Selection<'a> {
 
     /// Takes what people typed, if all of it fits into so many units; else pieces of it by what they add. The newest
     /// request is there in any case, if it is short, and so is what a client keeps.
-    fn typed(&mut self, limit: usize, pieces: usize) {
-        let mut others = self.left - limit;
-        self.left = limit;
+    fn typed(&mut self, limit: usize) {
+        let others = std::mem::replace(&mut self.left, limit) - limit;
         let mut whole: Vec<usize> = (0..self.candidates.len()).collect();
         whole.retain(|at| self.candidates[*at].item.origin == Origin::Typed);
         let newest = whole.iter().copied().max_by_key(|at| self.candidates[*at].item.order);
@@ -302,8 +282,6 @@ impl<'a> Selection<'a> {
             };
             candidate.section = candidate.section.filter(|_| !goes);
         }
-        let beyond = self.left.min(limit - pieces);
-        (self.left, others) = (self.left - beyond, others + beyond);
         self.cover(|origin| origin == Origin::TypedPiece);
         self.left += others;
     }
@@ -330,10 +308,9 @@ impl<'a> Selection<'a> {
             !candidate.is_taken && candidate.section.is_some() && admits(candidate.item.origin)
         };
         let open: Vec<usize> = (0..self.candidates.len()).filter(is_open).collect();
-        let piece = |at: &&usize| Some(&self.candidates[**at].item).filter(|item| item.head.is_empty())?.piece_of();
-        let is_piece = |at: &&usize| piece(at).is_some();
-        let places = open.iter().filter(is_piece).map(|at| (self.candidates[*at].item.order, *at));
-        let mut places: HashMap<Order, usize> = places.collect();
+        let items = open.iter().map(|at| (&self.candidates[*at].item, *at));
+        let pieces = items.filter(|(item, _)| item.head.is_empty() && item.piece_of().is_some());
+        let mut places: HashMap<Order, usize> = pieces.map(|(item, at)| (item.order, at)).collect();
         let mut heap: BinaryHeap<_> = open.into_iter().map(|at| (gain(self, at), Reverse(at))).collect();
         while let Some((_, Reverse(at))) = heap.pop() {
             let now = gain(self, at);
@@ -442,6 +419,23 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// The lines that a later one replaces or takes back, and the texts all of whose pieces are such lines.
+fn replaced(items: &[Item], coverage: &Coverage, terms: &[Terms]) -> HashSet<usize> {
+    let mut said: Vec<usize> = (0..items.len()).filter(|at| items[*at].statement.is_some()).collect();
+    said.sort_by_key(|at| items[*at].order);
+    let (whole, said): (Vec<usize>, Vec<usize>) = said.into_iter().partition(|at| items[*at].origin == Origin::Typed);
+    let pieces: Vec<usize> = said.iter().copied().filter(|at| items[*at].piece_of().is_some()).collect();
+    let again = coverage.replaced(&pieces.iter().map(|at| &terms[*at]).collect::<Vec<_>>());
+    let denied = denials::taken_back(&said.iter().map(|at| items[*at].words().0).collect::<Vec<_>>());
+    let found = pieces.iter().zip(again).chain(said.iter().zip(denied)).filter(|(_, is_found)| *is_found);
+    let mut found: HashSet<usize> = found.map(|(at, _)| *at).collect();
+    let text = |at: &usize| items[*at].order.0;
+    let gone: HashSet<i64> = found.iter().map(text).collect();
+    let stay: HashSet<i64> = said.iter().filter(|at| !found.contains(*at)).map(text).collect();
+    found.extend(whole.into_iter().filter(|at| gone.contains(&text(at)) && !stay.contains(&text(at))));
+    found
+}
+
 /// The index of a topic's section, or of the next best one that the rules have.
 fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
     let next_best: &[Topic] = match topic {
@@ -462,7 +456,7 @@ fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
     let shown = form.sections.iter().enumerate().filter(|(position, section)| {
         let mut inner = (position + 1..form.sections.len()).take_while(|at| form.sections[*at].topic.is_some());
         let groups = section.topic.is_none() && inner.any(|at| lines.contains_key(&at));
-        !form.skips_empty() || lines.contains_key(position) || groups
+        !form.filler.is_empty() || form.root.is_some() || lines.contains_key(position) || groups
     });
     let sections: Vec<String> = shown
         .map(|(position, section)| {

@@ -8,16 +8,15 @@ use super::text::is_wide;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// Worth of names and numbers, and of paths and identifiers of programs, relative to other words; the power of the
-/// rarity of a word in its worth, and the factor of that for each time that it was said, up to a maximum.
-const NAME_WORTH: f64 = 1.3;
-const PATH_WORTH: f64 = 2.0;
-const RARITY_POWER: f64 = 2.0;
+/// Worth of names, and of numbers, paths and identifiers of programs, relative to other words; the power of the rarity
+/// of a word in its worth, and the factor of that for each time that it was said.
+const NAME_WORTH: f64 = 1.5;
+const VALUE_WORTH: f64 = 2.0;
+const RARITY_POWER: f64 = 3.0;
 const AGAIN: f64 = 0.25;
-const SAID_MAX: u8 = 3;
 
 /// Maximum number of statements with a word that can show that one of them replaces another, minimum number of such
-/// words, and their share of the worth of the shorter statement, in percent.
+/// words, and their share of the worth of both on average, in percent.
 const SHARED_BY_MAX: usize = 40;
 const SHARED_WORDS_MIN: usize = 2;
 const SHARED_PERCENT: f64 = 50.0;
@@ -44,51 +43,49 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// The worth of the words of some texts, none of which is said yet.
-    pub(super) fn from_texts<'a>(texts: impl Iterator<Item = &'a str>) -> (Self, Vec<Terms>) {
+    /// The worth of the words of some texts, none of which is said yet. One that is marked, as it repeats others or is no
+    /// statement, makes no word less rare.
+    pub(super) fn from_texts<'a>(texts: impl Iterator<Item = (&'a str, bool)>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
         let mut all = Vec::new();
-        for text in texts {
+        let mut count = 1.0;
+        for (text, repeats) in texts {
             let mut terms = Vec::new();
-            each_word(text, |word| terms.push(coverage.number(word)));
+            each_word(text, |word, is_name| terms.push(coverage.number(word, is_name)));
             terms.sort_unstable();
             terms.dedup();
-            terms.iter().for_each(|term| coverage.uses[*term as usize] += 1);
+            if !repeats {
+                count += 1.0;
+                terms.iter().for_each(|term| coverage.uses[*term as usize] += 1);
+            }
             all.push(terms);
         }
-        let count = all.len() as f64 + 1.0;
         for (worth, uses) in coverage.worth.iter_mut().zip(&coverage.uses) {
-            *worth *= (count / *uses as f64).ln().powf(RARITY_POWER);
+            *worth *= f64::ln(count / (*uses).max(1) as f64).powf(RARITY_POWER);
         }
         coverage.said = vec![0; coverage.worth.len()];
         (coverage, all)
     }
 
-    /// The number of a word; of a new one, its worth is that of its form.
-    fn number(&mut self, word: &str) -> u32 {
-        if let Some(number) = self.numbers.get(word) {
-            return *number;
+    /// The number of a word, with the worth of its form until the rarity of all is known.
+    fn number(&mut self, word: &str, is_name: bool) -> u32 {
+        let next = self.worth.len() as u32;
+        let number = *self.numbers.entry(word.to_owned()).or_insert(next);
+        let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
+        let worth = if is_value { VALUE_WORTH } else { 1.0 };
+        if number == next {
+            self.worth.push(worth);
+            self.uses.push(0);
         }
-        let number = self.worth.len() as u32;
-        self.numbers.insert(word.to_owned(), number);
-        self.worth.push(name_worth(word));
-        self.uses.push(0);
+        let known = &mut self.worth[number as usize];
+        *known = known.max(if is_name { NAME_WORTH } else { worth });
         number
-    }
-
-    pub(super) fn terms(&self, text: &str) -> HashSet<u32> {
-        let mut terms = HashSet::new();
-        each_word(text, |word| terms.extend(self.numbers.get(word)));
-        terms
     }
 
     /// The worth that a text would add, with a factor for words that no other text has.
     pub(super) fn gain(&self, terms: &[u32], single: f64) -> f64 {
-        let factor = |term: usize| if self.uses[term] == 1 { single } else { 1.0 };
-        let left = |term: usize| match self.said[term] {
-            SAID_MAX.. => 0.0,
-            said => AGAIN.powi(i32::from(said)),
-        };
+        let factor = |term: usize| if self.uses[term] <= 1 { single } else { 1.0 };
+        let left = |term: usize| AGAIN.powi(i32::from(self.said[term]));
         terms.iter().map(|term| *term as usize).map(|term| self.worth[term] * factor(term) * left(term)).sum()
     }
 
@@ -99,9 +96,8 @@ impl Coverage {
         }
     }
 
-    /// For each text, true if a later one is about the same thing: they share most rare words of the shorter one or,
-    /// with `alike`, of both on average.
-    pub(super) fn replaced(&self, texts: &[&Terms], alike: bool) -> Vec<bool> {
+    /// For each text, true if a later one is about the same thing: they share most rare words of both on average.
+    pub(super) fn replaced(&self, texts: &[&Terms]) -> Vec<bool> {
         let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.worth.len()];
         for (position, terms) in texts.iter().enumerate() {
             for term in *terms {
@@ -130,8 +126,7 @@ impl Coverage {
             }
             sharing.drain(..).fold(false, |is_replaced, place| {
                 let (words, worth) = std::mem::take(&mut shared[place]);
-                let (one, other) = (masses[position], masses[place]);
-                let mass = if alike { f64::midpoint(one, other) } else { one.min(other) };
+                let mass = f64::midpoint(masses[position], masses[place]);
                 is_replaced || words >= SHARED_WORDS_MIN && mass > 0.0 && 100.0 * worth >= SHARED_PERCENT * mass
             })
         };
@@ -139,27 +134,18 @@ impl Coverage {
     }
 }
 
-fn name_worth(word: &str) -> f64 {
-    let is_path =
-        word.contains(['/', '_']) || word.contains('.') && !word.starts_with(|letter: char| letter.is_ascii_digit());
-    match is_path {
-        true => PATH_WORTH,
-        false if word.contains(|letter: char| letter.is_ascii_digit() || letter == '-') => NAME_WORTH,
-        false => 1.0,
-    }
-}
-
 /// Calls `take` with each word that is not mere grammar, in lower case: runs of letters and digits with the joints of
-/// names between them, and pairs of letters of a script without spaces.
-fn each_word(text: &str, mut take: impl FnMut(&str)) {
+/// names between them, and pairs of letters of a script without spaces. With true for a name: a word with a capital
+/// letter where no sentence begins.
+fn each_word(text: &str, mut take: impl FnMut(&str, bool)) {
     let mut word = String::new();
-    let mut wide: Option<char> = None;
+    let (mut wide, mut is_name, mut begins): (Option<char>, bool, bool) = (None, false, true);
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         if is_wide(letter) {
-            flush(&mut word, &mut take);
+            flush(&mut word, is_name, &mut take);
             if let Some(before) = wide.replace(letter) {
-                take(&[before, letter].iter().collect::<String>());
+                take(&[before, letter].iter().collect::<String>(), false);
             }
             continue;
         }
@@ -168,20 +154,24 @@ fn each_word(text: &str, mut take: impl FnMut(&str)) {
             && !word.is_empty()
             && letters.peek().is_some_and(|next| next.is_alphanumeric() && !is_wide(*next));
         if letter.is_alphanumeric() || letter == '_' || joins {
+            if word.is_empty() {
+                is_name = letter.is_uppercase() && !std::mem::take(&mut begins);
+            }
             word.extend(letter.to_lowercase());
         } else {
-            flush(&mut word, &mut take);
+            flush(&mut word, is_name, &mut take);
+            begins |= ".!?:…“\"".contains(letter);
         }
     }
-    flush(&mut word, &mut take);
+    flush(&mut word, is_name, &mut take);
 }
 
-fn flush(word: &mut String, take: &mut impl FnMut(&str)) {
+fn flush(word: &mut String, is_name: bool, take: &mut impl FnMut(&str, bool)) {
     if !word.is_empty() && !COMMON.contains(word.as_str()) {
-        take(word);
+        take(word, is_name);
         // A file is the same with its folder and without.
         if let Some((_, base)) = word.rsplit_once('/').filter(|(_, base)| base.len() > 2) {
-            take(base);
+            take(base, false);
         }
     }
     word.clear();

@@ -3,8 +3,9 @@
 //! It reads the originals through a digest of bounded size (`digest`), which also has what earlier summaries cover.
 //! From the calls of tools it makes a record (`record`): checks with their last outcome (`checks`), commands that ran
 //! again and again (`runs`), new lines of files that are still there (`files`), commits and lists of tasks. What people
-//! typed and what agents said it splits into statements (`statements`). All of these become lines (`lines`). What
-//! people typed stays, and the rest of the budget goes to the lines that add most to it (`coverage`, `compose`).
+//! typed and what agents said it splits into statements (`statements`), and marks those that are taken back (`denials`).
+//! All of these become lines (`lines`). What people typed stays, and the rest of the budget goes to the lines that add
+//! most to it (`coverage`, `compose`).
 //!
 //! The same record follows the summaries of others (`carried`), whose claims are checked against it (`claims`).
 
@@ -14,6 +15,7 @@ mod claims;
 mod commands;
 mod compose;
 mod coverage;
+mod denials;
 mod digest;
 mod file_lists;
 mod files;

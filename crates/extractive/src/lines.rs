@@ -5,8 +5,7 @@
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
 use super::commands::Purpose;
-use super::compose::{BETWEEN, Item, Order, Origin, REPLACED};
-use super::coverage::Coverage;
+use super::compose::{BETWEEN, Item, Order, Origin};
 use super::files::{File, Setting};
 use super::record::Record;
 use super::runs::{HandledSubject, Run};
@@ -148,10 +147,7 @@ impl<'a> LineBuilder<'a> {
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
-        let (coverage, terms) = Coverage::from_texts(typed.iter().map(|turn| turn.text.as_str()));
-        let replaced = coverage.replaced(&terms.iter().collect::<Vec<_>>(), true);
-        for (turn, replaced) in typed.iter().zip(replaced).rev() {
-            let mark = if replaced { REPLACED } else { "" };
+        for turn in typed {
             let text = text::one_line(&turn.text);
             let (topic, label) = match Some(turn.at) {
                 at if at == latest => (Topic::Goal, LATEST),
@@ -160,7 +156,7 @@ impl<'a> LineBuilder<'a> {
             };
             let line = |words: &str, label: &str| match &turn.answers {
                 Some(question) => answer(question, words),
-                None => format!("{label}“{}”{mark}", inner(words)),
+                None => format!("{label}“{}”", inner(words)),
             };
             let whole = Item::new(topic, &line(&text, label), 1.0, Order::at(turn.at));
             self.items.push(Item { kept: turn.kept, ..whole.said_by(Origin::Typed, &text) });
@@ -269,7 +265,8 @@ impl<'a> LineBuilder<'a> {
                 sentences.pop_if(|last| last.trim_end().ends_with([':', '：']));
                 let reason = sentences.join(" ");
                 if reason.chars().count() >= REASON_CHARS_MIN {
-                    self.add(Topic::Decisions, &reason, score, Order::at(step.at));
+                    let item = Item::new(Topic::Decisions, &reason, score, Order::at(step.at));
+                    self.items.push(item.said_by(Origin::Fact, &reason));
                 }
                 for (file, at) in self.chosen_lines(number, 2 * limit) {
                     let file = &record.files.changed[file];
@@ -354,13 +351,9 @@ impl<'a> LineBuilder<'a> {
                 self.state(Topic::Done, ("Ran".to_owned(), text::code(&run.command)), 0.8, run.at);
             }
         }
-        for HandledSubject { command, subject, ends, at } in self.record.runs.handled() {
+        for HandledSubject { command, subject, at, .. } in self.record.runs.handled() {
             let head = format!("Ran {} on", text::code(command));
             self.state(Topic::Done, (head, text::code(subject)), 1.2, *at);
-            let since = self.record.runs.printed.get(subject).filter(|(printed_at, _)| *ends && printed_at > at);
-            if let Some((at, line)) = since {
-                self.state(Topic::Done, ("Ended before, but printed later as:".to_owned(), text::code(line)), 1.2, *at);
-            }
         }
     }
 

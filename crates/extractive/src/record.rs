@@ -174,7 +174,6 @@ impl Record {
         }
         let failure = (outcome == Outcome::Failed).then(|| commands::deciding(output).unwrap_or_default());
         self.runs.count(&relevant, failure.as_deref(), output, at);
-        self.runs.print(&parts, output, at);
         if let [(part, _)] = relevant.as_slice() {
             self.runs.follow(part, folder, failure.as_deref(), at);
         }

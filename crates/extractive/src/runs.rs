@@ -54,11 +54,8 @@ pub(super) struct Runs {
     /// What other commands ended, and the failures that nothing ended so far.
     pub(super) fixes: Vec<Fix>,
     failing: Vec<Fix>,
-    /// The newest line that a program printed about a subject that it had ended.
-    pub(super) printed: HashMap<String, (i64, String)>,
-    /// The changes of subjects, in order, and the subjects that each program ended.
+    /// The changes of subjects, in order.
     handled: Vec<HandledSubject>,
-    ended: HashMap<String, HashSet<String>>,
     pub(super) all: Vec<Run>,
     by_command: HashMap<String, usize>,
 }
@@ -127,22 +124,6 @@ impl Runs {
         }
     }
 
-    /// Keeps what programs print about the subjects that they ended.
-    pub(super) fn print(&mut self, parts: &[String], output: &str, at: i64) {
-        const LINES_MAX: usize = 400;
-        const WORDS_MAX: usize = 6;
-        const LINE_CHARS_MAX: usize = 80;
-        let programs: HashSet<&str> = parts.iter().filter_map(|part| part.split_whitespace().next()).collect();
-        let ended: Vec<&HashSet<String>> = programs.iter().filter_map(|program| self.ended.get(*program)).collect();
-        for line in output.lines().take(if ended.is_empty() { 0 } else { LINES_MAX }) {
-            let mut words = line.split_whitespace().take(WORDS_MAX).map(|word| word.trim_end_matches([':', ',']));
-            if let Some(subject) = words.find(|word| ended.iter().any(|subjects| subjects.contains(*word))) {
-                let line = text::clip(&text::one_line(&text::clean(line)), LINE_CHARS_MAX);
-                self.printed.insert(subject.to_owned(), (at, line));
-            }
-        }
-    }
-
     /// What each program did last with each subject, the newest ones, in order.
     pub(super) fn handled(&self) -> Vec<&HandledSubject> {
         let mut seen = HashSet::new();
@@ -168,9 +149,6 @@ impl Runs {
         let others: Vec<&str> = others.into_iter().map(|at| words[at]).collect();
         let ends = others.iter().any(|word| ENDS.contains(word));
         for subject in subjects.iter().map(|at| words[*at].to_owned()) {
-            if ends {
-                self.ended.entry(words[0].to_owned()).or_default().insert(subject.clone());
-            }
             self.handled.push(HandledSubject { command: others.join(" "), subject, ends, at });
         }
         !subjects.is_empty()

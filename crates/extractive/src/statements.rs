@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Lengths, in characters: the maximum of a statement; up to which a text is one statement, and up to which sentences
-/// of a longer one are; and the maximum of the head of a line that names its speaker or its date. Statements of one
-/// text share a line, so that small ones cost little and leave out what lies between them.
+/// of a longer one are; up to which a sentence goes with the one before it, whose exception it may be; and the maximum
+/// of the head of a line that names its speaker or its date. Statements of one text share a line, so that small ones
+/// cost little and leave out what lies between them.
 const STATEMENT_CHARS: usize = 420;
 const WHOLE_CHARS: usize = 90;
 const RUN_CHARS: usize = 60;
+const SHORT_CHARS: usize = 20;
 const HEAD_CHARS_MAX: usize = 48;
 
 /// Numbers of lines in a row that look like output from which they are pasted, and of requests with a line at their
@@ -237,7 +239,8 @@ pub(super) fn pieces(words: &str) -> Vec<(usize, String)> {
         let head = head_of(&line).to_owned();
         let mut run = String::new();
         for sentence in text::sentences_of(&line) {
-            if !run.is_empty() && run.chars().count() + sentence.chars().count() > RUN_CHARS {
+            let length = sentence.chars().count();
+            if !run.is_empty() && length > SHORT_CHARS && run.chars().count() + length > RUN_CHARS {
                 pieces.push(std::mem::take(&mut run));
                 run.push_str(&head);
             }

@@ -53,14 +53,7 @@ pub(super) fn spoken(text: &str) -> String {
 
 /// The text on one line: each run of white space becomes one space.
 pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    line
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A line of the summary without tags and unclosed code quotes, whatever it quotes.

@@ -81,9 +81,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> ToolUse {
         (true, None) => Vec::new(),
     };
     let mut about = None;
-    collect_texts(&input, &mut |text| {
-        about.get_or_insert(text);
-    });
+    collect_texts(&input, &mut |text| about = about.or(Some(text)));
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
     ToolUse { kind, touches, command, tasks, about }
 }

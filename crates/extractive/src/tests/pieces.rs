@@ -1,6 +1,8 @@
 //! Tests of the readers of commands, tool calls and text.
 
 use super::super::commands::{self, Purpose};
+use super::super::coverage::Coverage;
+use super::super::statements;
 use super::super::text::{self, Lead};
 use super::super::tools::{self, Kind};
 use serde_json::json;
@@ -218,4 +220,43 @@ fn the_deciding_line_is_found_whoever_printed_it() {
     let twice = "test result: ok. 3 passed; 0 failed\n\n   Doc-tests shop\n\ntest result: ok. 0 passed; 0 failed";
     assert_eq!(commands::result(twice).as_deref(), Some("test result: ok. 3 passed; 0 failed"));
     assert!(!commands::reports_failure(twice));
+}
+
+#[test]
+fn names_and_values_are_worth_more_than_other_words_as_rare() {
+    let gains = |texts: &[(&str, bool)]| -> Vec<f64> {
+        let (coverage, all) = Coverage::from_texts(texts.iter().copied());
+        all.iter().map(|terms| coverage.gain(terms, 1.0)).collect()
+    };
+    let more =
+        [("Then tell Quetzal", "Then tell quetzal"), ("it costs 7600", "it costs plenty"), ("in 19/b", "in berth")];
+    let as_much = [("Plenty is there", "plenty is there"), ("It is so. Berth!", "berth"), ("on-call", "berth")];
+    for (cases, is_more) in [(more, true), (as_much, false)] {
+        for (one, other) in cases {
+            let (one, other) =
+                (gains(&[(one, false), ("quay", false)])[0], gains(&[(other, false), ("quay", false)])[0]);
+            assert!(if is_more { one > other } else { (one - other).abs() < 1e-9 }, "{one} {other}: {cases:?}");
+        }
+    }
+    // A whole text makes the words of its pieces no less rare.
+    let gains = gains(&[("berth crane", true), ("berth", false), ("crane", false), ("tide", false)]);
+    assert!((gains[1] - gains[3]).abs() < 1e-9, "{gains:?}");
+}
+
+#[test]
+fn a_value_stays_in_one_statement_with_its_exception() {
+    for exception in [
+        ", but for uploads 5.",
+        ". For uploads 5.",
+        ". Uploads: five!",
+        "; uploads have 5, as ever.",
+        "。 上传是五次。",
+    ] {
+        let words = format!(
+            "As agreed with Farida, calls of the harbour office are repeated 3 times{exception} The tide tables of the quay stay in feet."
+        );
+        let pieces = statements::pieces(&words);
+        assert!(pieces.iter().any(|(_, piece)| piece.contains(&format!("3 times{exception}"))), "{pieces:?}");
+        assert!(pieces.len() > 1, "{pieces:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::{Talk, assert_says};
 use crate::checks::{Check, Checks, Outcome};
 use crate::commands::Purpose;
+use crate::denials::taken_back;
 use crate::files::{Files, Line};
 use crate::lines::lines;
 use crate::record::Record;
@@ -217,26 +218,6 @@ fn a_command_that_somebody_stopped_is_told_until_it_runs_to_its_end() {
 }
 
 #[test]
-fn an_ended_entry_that_is_printed_later_is_told() {
-    let told = "Ended before, but printed later as:";
-    let talk = Talk::default()
-        .user("work on the quay")
-        .runs("bd show quay.2", "quay.2: open")
-        .runs("bd close quay.2", "closed quay.2")
-        .runs("bd update quay.3 --status in_progress", "updated");
-    let text = talk.clone().summary();
-    assert!(!text.contains(told), "{text}");
-    let listed = talk.clone().runs("bd list", "quay.1 closed\n- quay.2: open, 1 note\nquay.3 in_progress").summary();
-    assert_says(&listed, "Done", &format!("{told} `- quay.2: open, 1 note`"));
-    assert!(!listed.contains("`quay.1 closed`") && !listed.contains("`quay.3 in_progress`"), "{listed}");
-    // Another program may mean another thing by the same word, and what is ended again is ended.
-    let other = talk.clone().runs("npm ls", "quay.2: open, 1 note").summary();
-    assert!(!other.contains(told), "{other}");
-    let again = talk.runs("bd list", "quay.2: open, 1 note").runs("bd close quay.2", "closed").summary();
-    assert!(!again.contains(told), "{again}");
-}
-
-#[test]
 fn lines_of_older_steps_stand_under_their_file() {
     let add = |talk: Talk, path: &str, lines: &str| {
         talk.works("edit", json!({"path": path, "oldText": "x", "newText": lines}), "ok")
@@ -277,6 +258,14 @@ fn words_that_people_read_are_the_most_important_lines_of_code() {
     assert_says(&text, "In Progress", "No open notes for this project");
 }
 
+/// It would take minutes if each denial were compared with all before it.
+#[test]
+fn many_denials_are_read_at_once() {
+    let texts = ["It is the cache.", "It was not the cache, it was the pool."].repeat(10_000);
+    let taken_back = taken_back(&texts);
+    assert_eq!(taken_back.iter().filter(|is_so| **is_so).count(), 10_000);
+}
+
 /// Each would take minutes if a command were compared with all before it.
 #[test]
 fn many_commands_are_read_at_once() {
@@ -285,7 +274,6 @@ fn many_commands_are_read_at_once() {
         let close = format!("bd close quay.{at}");
         let command = format!("make part_{at}");
         runs.count(&[(close.as_str(), Purpose::Change)], None, "closed", at);
-        runs.print(&[close], "quay.7: open\nquay.8: open", at);
         runs.stop(&format!("./serve --port {at}"), Purpose::Run, at);
         runs.follow(&command, "", (at % 2 == 0).then_some("error"), at);
         let outcome = if at % 3 == 0 { Outcome::Passed } else { Outcome::Failed };
@@ -293,11 +281,65 @@ fn many_commands_are_read_at_once() {
         checks.end(Check { command, folder, outcome, output_line, at, verifies: true }, "error: none");
         files.forget(&format!("berth_{at}.rs"), Some(at));
     }
-    assert_eq!((runs.all.len(), runs.handled().len(), runs.printed.len()), (40_000, 600, 2));
+    assert_eq!((runs.all.len(), runs.handled().len()), (40_000, 600));
     assert_eq!(runs.handled().last().map(|one| one.subject.as_str()), Some("quay.19999"));
     assert_eq!((checks.all.len(), files.changed.len()), (20_000, 20_000));
     // Of so many failures the newest are known.
     let failed: Vec<i64> =
         checks.all.iter().filter(|check| check.outcome == Outcome::Failed).map(|check| check.at).collect();
     assert!(failed.len() == 60 && failed.contains(&19_999), "{failed:?}");
+}
+
+/// Each conclusion with what is said of it later, and whether that takes it back.
+#[test]
+fn a_conclusion_that_is_taken_back_is_marked() {
+    let cases = [
+        ("The leak is in the cache.", "No, it was not the cache, it was the pool.", true),
+        ("The leak is in the cache.", "It was the pool, not the cache.", true),
+        ("I think the leak is in the old cache, as ever.", "The leak isn’t in the old cache: it is in the pool.", true),
+        ("Das Leck ist im Cache.", "Das Leck ist nicht im Cache, sondern im Pool.", true),
+        ("La fuite est dans le cache.", "La fuite n'est pas dans le cache.", true),
+        // Another subject, another end, an old clause, and one that says the same.
+        ("The lock is in the cache.", "The token is not in the cache.", false),
+        ("The cache holds 400 rows.", "It was not the cache, it was the pool.", false),
+        ("It is a whirlpool.", "It was not the pool.", false),
+        ("Please clear the cache.", "It is not the cache.", false),
+        ("We painted the kitchen.", "Put it in the hall, not the kitchen.", false),
+        ("The leak is not in the cache.", "It was not the cache.", false),
+        // A question, a wish, a condition, and what says that there is more.
+        ("The leak is in the cache.", "So it is not the cache?", false),
+        ("The leak is in the cache.", "It should not be the cache.", false),
+        ("The leak is in the cache.", "If it is not the cache, look at the pool.", false),
+        ("The leak is in the cache.", "It is not just the cache.", false),
+        ("The join is the problem.", "It is not a problem.", false),
+    ];
+    let between =
+        |talk: Talk| talk.runs("make tide", "ok").model("The tide tables of the quay stay in feet.").user("go on");
+    for (before, after, is_taken_back) in cases {
+        let told = |talk: Talk| extract(&between(talk).model("Now the harbour.").input("longhand@1"));
+        let first = Talk::default().user("look at the quay");
+        for (talk, shown) in [
+            (between(first.clone().model(before)).model(after), before.to_owned()),
+            (between(first.clone().model(before)).user(after), before.to_owned()),
+            (between(first.clone().user(before)).model(after), format!("“{before}”")),
+            (between(first.clone().user(before)).user(after), format!("“{before}”")),
+        ] {
+            let text = told(talk);
+            assert!(text.contains(&shown) || is_taken_back, "{before:?} is left out:\n{text}");
+            let marked = text.contains(&format!("{shown} (replaced below)"));
+            assert_eq!(marked, is_taken_back && text.contains(&shown), "{before:?}, then {after:?}:\n{text}");
+            assert!(text.contains(after), "{after:?} is left out:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_denial_takes_back_what_was_said_shortly_before() {
+    for (between, is_taken_back) in [(0, true), (39, true), (40, false)] {
+        let mut texts = vec!["It is the cache."; 2];
+        texts.extend(vec!["The tables stay in feet."; between]);
+        texts.push("It was not the cache.");
+        let taken_back = taken_back(&texts);
+        assert_eq!(taken_back.iter().position(|is_so| *is_so), is_taken_back.then_some(1), "{between}");
+    }
 }
