@@ -1,5 +1,4 @@
-//! What follows the text of every summary, whoever wrote it: the record of what happened, and lists of the files that
-//! the history touched.
+//! What follows the text of every summary: the record of what happened, and lists of the files that it touched.
 
 use super::claims::{self, Evidence};
 use super::compose::{self, Budget, Form};

@@ -20,8 +20,7 @@ pub(super) struct Check {
     /// The folder it ran in, if that is not the first one.
     pub(super) folder: String,
     pub(super) outcome: Outcome,
-    /// The line of its output that states the outcome, or the last line printed by a program that is no check; may be
-    /// empty.
+    /// The line of its output that states the outcome, or the last line of a program that is no check; may be empty.
     pub(super) output_line: String,
     pub(super) at: i64,
     pub(super) verifies: bool,

@@ -1,10 +1,7 @@
-//! Claims of a summary that the record of what happened contradicts.
-//!
-//! Five kinds are checked: a check that is said to pass although its last run failed, a number of passed tests that no
-//! last run printed, a commit that nobody named, changes that are said to be committed although they were made after
-//! the last commit, and a file that is said to be changed although nothing touched it. A false report is worse than a
-//! missed one: a sentence with a condition, a negation or a time is no claim, and what cannot be known from results is
-//! not judged.
+//! Claims of a summary that the record of what happened contradicts: a check that is said to pass although its last run
+//! failed, a number of passed tests that no last run printed, a commit that nobody named, changes that are said to be
+//! committed although they came later, a file that is said to be changed although nothing touched it. A false report is
+//! worse than a missed one: a condition, a negation or a time is no claim, nor is what results cannot tell.
 
 use super::checks::{Check, Outcome};
 use super::commands;

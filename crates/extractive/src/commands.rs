@@ -93,8 +93,7 @@ pub(super) fn was_stopped(output: &str) -> bool {
     output.trim_end().lines().next_back().is_some_and(|line| STOPPED.is_match(line))
 }
 
-/// The commands that a command line runs one after the other, without here-documents, changes of folder, variables and
-/// redirections.
+/// The commands of a command line, without here-documents, changes of folder, variables and redirections.
 pub(super) fn simple(command: &str) -> Vec<String> {
     // A here-document is input of a program and no command.
     static HANDED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<-?\s*['"]?([A-Za-z_]+)['"]?"#));

@@ -58,18 +58,25 @@ pub(super) struct Item {
     /// The statement without labels, if a later one may replace it.
     pub(super) statement: Option<String>,
     pub(super) kept: bool,
-    /// True if it tells the newest work, or the state of something that had another one before: its words may all be
-    /// known, but not which of them still hold.
+    /// True if it tells the newest work, or a new state of something: which of its known words still hold is news.
     pub(super) is_state: bool,
     /// What stands once before all lines that have it, which share one line; empty for none.
     pub(super) head: String,
 }
 
-/// The place of a line among those of its topic: the position of its fact in the history, and its number there.
+/// The place of a line among those of its topic: the position of its fact in the history, and its number there. Of each
+/// text of a person numbers begin anew at a multiple of `TEXT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Order(pub(super) i64, pub(super) usize);
 
+pub(super) const TEXT: usize = 1 << 20;
+
 impl Order {
+    /// The text that a line is from.
+    fn text(self) -> (i64, usize) {
+        (self.0, self.1 / TEXT)
+    }
+
     pub(super) fn at(at: i64) -> Self {
         Self(at, 0)
     }
@@ -87,9 +94,9 @@ impl Item {
         (self.statement.as_deref().unwrap_or(&self.text), self.origin == Origin::Typed)
     }
 
-    /// The text of which it is a piece, by its position.
-    fn piece_of(&self) -> Option<i64> {
-        matches!(self.origin, Origin::TypedPiece | Origin::Said).then_some(self.order.0)
+    /// The text of which it is a piece.
+    fn piece_of(&self) -> Option<(i64, usize)> {
+        matches!(self.origin, Origin::TypedPiece | Origin::Said).then_some(self.order.text())
     }
 
     /// The line of an earlier piece of the same text, with this one behind it.
@@ -190,8 +197,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>, focu
     truncated_to(selection.fitting(), budget)
 }
 
-/// Writes one section of what people typed: all of it, or as much as fits, by what it adds. With the places of its
-/// lines.
+/// Writes one section of what people typed, as much as fits by what it adds, with the places of its lines.
 pub(super) fn compose_typed(form: Form<'_>, budget: Budget<'_>, items: Vec<Item>) -> (String, Vec<Order>) {
     let mut selection = Selection::new(form, budget, items, "");
     selection.typed(selection.left);
@@ -221,7 +227,7 @@ struct Selection<'a> {
     order: Vec<usize>,
     coverage: Coverage,
     /// The texts of which a piece is there.
-    begun: HashSet<i64>,
+    begun: HashSet<(i64, usize)>,
     heads: HashSet<String>,
 }
 
@@ -267,14 +273,14 @@ impl<'a> Selection<'a> {
         }
         let (kept, rest): (Vec<usize>, Vec<usize>) = whole.iter().partition(|at| self.candidates[**at].item.kept);
         kept.into_iter().for_each(|at| self.take(at));
-        if rest.iter().map(|at| self.cost(*at)).sum::<usize>() <= self.left {
+        if rest.iter().map(|at| self.cost(*at)).fold(0, usize::saturating_add) <= self.left {
             rest.into_iter().for_each(|at| self.take(at));
         }
         whole.retain(|at| self.candidates[*at].is_taken);
-        let taken: HashSet<i64> = whole.iter().map(|at| self.candidates[*at].item.order.0).collect();
+        let taken: HashSet<_> = whole.iter().map(|at| self.candidates[*at].item.order.text()).collect();
         // Texts that are not there whole go, and so do the pieces of those that are.
         for candidate in &mut self.candidates {
-            let is_whole = taken.contains(&candidate.item.order.0);
+            let is_whole = taken.contains(&candidate.item.order.text());
             let goes = match candidate.item.origin {
                 Origin::Typed => !is_whole,
                 Origin::TypedPiece => is_whole,
@@ -327,7 +333,8 @@ impl<'a> Selection<'a> {
             let beside = [number + 1, number.wrapping_sub(1)].map(|number| places.remove(&Order(text, number)));
             let is_taken = self.candidates[at].is_taken;
             for beside in beside.into_iter().flatten().filter(|_| is_taken) {
-                self.candidates[beside].size += JOINT_CHARS - LINE_CHARS;
+                let beside_it = &mut self.candidates[beside];
+                beside_it.size = beside_it.item.text.chars().count() as f64 + JOINT_CHARS;
                 heap.push((gain(self, beside), Reverse(beside)));
             }
         }
@@ -429,9 +436,9 @@ fn replaced(items: &[Item], coverage: &Coverage, terms: &[Terms]) -> HashSet<usi
     let denied = denials::taken_back(&said.iter().map(|at| items[*at].words().0).collect::<Vec<_>>());
     let found = pieces.iter().zip(again).chain(said.iter().zip(denied)).filter(|(_, is_found)| *is_found);
     let mut found: HashSet<usize> = found.map(|(at, _)| *at).collect();
-    let text = |at: &usize| items[*at].order.0;
-    let gone: HashSet<i64> = found.iter().map(text).collect();
-    let stay: HashSet<i64> = said.iter().filter(|at| !found.contains(*at)).map(text).collect();
+    let text = |at: &usize| items[*at].order.text();
+    let gone: HashSet<_> = found.iter().map(text).collect();
+    let stay: HashSet<_> = said.iter().filter(|at| !found.contains(*at)).map(text).collect();
     found.extend(whole.into_iter().filter(|at| gone.contains(&text(at)) && !stay.contains(&text(at))));
     found
 }

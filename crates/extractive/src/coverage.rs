@@ -43,8 +43,7 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// The worth of the words of some texts, none of which is said yet. One that is marked, as it repeats others or is no
-    /// statement, makes no word less rare.
+    /// The worth of the words of some texts, none said yet. One that is marked makes no word less rare.
     pub(super) fn from_texts<'a>(texts: impl Iterator<Item = (&'a str, bool)>) -> (Self, Vec<Terms>) {
         let mut coverage = Self::default();
         let mut all = Vec::new();

@@ -32,6 +32,9 @@ const OUTPUT_HEAD_BYTES: usize = 1_200;
 const OUTPUT_TAIL_BYTES: usize = 1_800;
 const PROSE_BYTES_MAX: usize = 16_000;
 
+/// What a stored digest begins with, in this form of its entries.
+const FORM: &str = "2 ";
+
 /// What a summary is made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
@@ -96,8 +99,7 @@ impl Digest {
                             usage: shortened(usage),
                         }))
                     }
-                    // Reasoning compares options that are not chosen in the end, system messages come with every view,
-                    // and results are read with their calls.
+                    // Reasoning compares what is not chosen, system messages come with views, results go with calls.
                     _ => continue,
                 };
                 entries.push(Entry { at, revision: slot(source), body });
@@ -147,12 +149,12 @@ impl Digest {
 
     /// The form in which a digest is stored.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        FORM.to_owned() + &serde_json::to_string(self).unwrap_or_default()
     }
 
     /// A stored digest; none if another version wrote it: then it is made again from the originals.
     pub fn from_json(json: &str) -> Option<Self> {
-        serde_json::from_str(json).ok()
+        serde_json::from_str(json.strip_prefix(FORM)?).ok()
     }
 
     /// Drops the oldest entries of each class beyond its part of the bound. The first request stays.

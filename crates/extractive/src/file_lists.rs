@@ -16,8 +16,7 @@ pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
     if input.rules.file_lists.is_some() { input.budget_tokens.saturating_mul(SHARE as i64) / 100 } else { 0 }
 }
 
-/// The file lists that follow the text; empty if the policy has none. If not all paths fit, modified files come before
-/// read ones, newer before older.
+/// The file lists that follow the text, if the policy has some: modified files before read ones, newer first.
 pub(super) fn file_lists(input: &SummaryInput) -> String {
     let Some(tools) = input.rules.file_lists else { return String::new() };
     let budget = Budget::new(&input.counting, input.budget_tokens);
@@ -57,8 +56,7 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     files::tags(&read, &modified)
 }
 
-/// True if a path is safe in a list of lines between tags. A path that could be taken for a tag, or for two paths, is
-/// left out.
+/// True if a path in a list of lines between tags can be taken neither for a tag nor for two paths.
 fn is_plain(path: &str) -> bool {
     one_line(&clean(path)) == path && !path.contains(['<', '>'])
 }

@@ -71,8 +71,7 @@ impl File {
         !["md", "mdx", "txt", "rst", "adoc"].iter().any(|ending| self.path.ends_with(&format!(".{ending}")))
     }
 
-    /// Keeps the values that a change set. Of a whole text, what it does not have is not set any more, and of a name
-    /// that stands twice no value is known.
+    /// Keeps the values that a change set. Those of a whole text replace all; of a name twice there none is known.
     fn set(&mut self, touch: &FileEffect, at: i64) {
         let (removed, added) = (settings(&touch.removed), settings(&touch.added));
         let stays = |name: &str| match (removed.get(name), added.get(name)) {

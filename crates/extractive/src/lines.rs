@@ -5,7 +5,7 @@
 use super::checks::{Check, Outcome};
 use super::claims::Judge;
 use super::commands::Purpose;
-use super::compose::{BETWEEN, Item, Order, Origin};
+use super::compose::{BETWEEN, Item, Order, Origin, TEXT};
 use super::files::{File, Setting};
 use super::record::Record;
 use super::runs::{HandledSubject, Run};
@@ -30,8 +30,7 @@ const STEPS_PERCENT: usize = 8;
 const STEP_CHARS_MIN: usize = 160;
 const REASON_CHARS_MIN: usize = 30;
 
-/// Maximum number of commits, of steps with reasons and of commands that changed something, and of what an agent said,
-/// the newest: no summary holds more.
+/// The most commits, steps with reasons, commands that changed something, and statements of agents: the newest.
 const ENTRIES_MAX: usize = 600;
 const SAID_MAX: usize = 6_000;
 
@@ -147,8 +146,8 @@ impl<'a> LineBuilder<'a> {
         let latest = typed.iter().rev().find(|turn| !is_nudge(&turn.text)).or(typed.last()).map(|turn| turn.at);
         let first = typed.first().map(|turn| turn.at).filter(|at| Some(*at) != latest);
         let typed: Vec<&Turn> = typed.into_iter().filter(|turn| !turn.struck).collect();
-        for turn in typed {
-            let text = text::one_line(&turn.text);
+        for (place, turn) in typed.into_iter().enumerate() {
+            let (text, place) = (text::one_line(&turn.text), place * TEXT);
             let (topic, label) = match Some(turn.at) {
                 at if at == latest => (Topic::Goal, LATEST),
                 at if at == first => (Topic::Goal, FIRST),
@@ -158,10 +157,10 @@ impl<'a> LineBuilder<'a> {
                 Some(question) => answer(question, words),
                 None => format!("{label}“{}”", inner(words)),
             };
-            let whole = Item::new(topic, &line(&text, label), 1.0, Order::at(turn.at));
+            let whole = Item::new(topic, &line(&text, label), 1.0, Order(turn.at, place));
             self.items.push(Item { kept: turn.kept, ..whole.said_by(Origin::Typed, &text) });
             for (number, piece) in statements::pieces(&turn.text) {
-                let order = Order(turn.at, 1 + number);
+                let order = Order(turn.at, place + 1 + number);
                 let item = Item::new(topic, &line(&piece, if number == 0 { label } else { "" }), 1.0, order);
                 self.items.push(item.said_by(Origin::TypedPiece, &piece));
             }
@@ -177,8 +176,7 @@ impl<'a> LineBuilder<'a> {
         }
     }
 
-    /// Adds a statement that is no fact of ours, and is labelled if it looks like one. What the record contradicts is
-    /// left out.
+    /// Adds a statement that is no fact of ours, labelled if it looks like one, unless the record contradicts it.
     fn quote(&mut self, words: &str, weight: f64, order: Order, head: &str) {
         if self.judge.judge(words).is_none() {
             let item = Item::new(Topic::Context, &unlike_facts(words), weight, order).said_by(Origin::Said, words);
@@ -194,8 +192,7 @@ impl<'a> LineBuilder<'a> {
             let weight = if turn.ends_turn || !acts { ANSWER_WEIGHT } else { REMARK_WEIGHT };
             // Where tools change things, what was said long ago is less likely to be so.
             let weight = if acts { weight * (0.25 + 0.75 * self.record.recency(turn.at)) } else { weight };
-            // What only announces the lines behind it says nothing without them, and the end of a text before a call
-            // announces the call.
+            // What only announces something says nothing without it, nor does the end of a text before a call.
             let says = |piece: &(usize, String)| !piece.1.ends_with([':', '：']);
             let pieces: Vec<_> = statements::pieces(&turn.text).into_iter().filter(says).take(left).collect();
             left -= pieces.len();
@@ -207,8 +204,7 @@ impl<'a> LineBuilder<'a> {
         }
     }
 
-    /// Adds the statements of texts that tools printed, and of summaries by others, under the first line of each. What
-    /// is about a finished subject says little.
+    /// Adds what tools printed, and summaries by others, under the first line of each; little of a finished subject.
     fn printed(&mut self, texts: &[(i64, &str)]) {
         let handled = self.record.runs.handled();
         for (at, text) in texts.iter().rev().take(PRINTED_MAX) {

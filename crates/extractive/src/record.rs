@@ -240,8 +240,7 @@ impl Record {
         self.checks.end(check, output);
     }
 
-    /// The importance of a position by its age: 1 at the end, and halved by each quarter of the history that follows
-    /// it. A short history does not age.
+    /// The importance of a position by its age: 1 at the end, and half of it a quarter of a long history earlier.
     pub(super) fn recency(&self, at: i64) -> f64 {
         let half_life = (self.length as f64 / 4.0).max(12.0);
         0.5_f64.powf((self.length - at - 1) as f64 / half_life)

@@ -21,8 +21,7 @@ pub(super) fn is_prose(output: &str) -> bool {
     lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len()
 }
 
-/// True for a line of a log, of a table or of code: few of its characters are letters, it is indented, or a terminal
-/// padded it.
+/// True for a line of a log, of a table or of code: few letters, indented, or padded by a terminal.
 pub(super) fn is_machine_made(line: &str) -> bool {
     const LETTERS_PERCENT_MIN: usize = 75;
     let all = line.trim().chars().count();

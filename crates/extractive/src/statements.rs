@@ -135,8 +135,7 @@ fn spoken(digest: &Digest) -> Vec<Turn> {
     turns
 }
 
-/// True for a person's text that is more than one word to go on, or a command of the agent. A word with digits or
-/// joints is a value.
+/// True for a person's text that is more than one word to go on, or a command of the agent; a value is a word.
 fn says_something(words: &str) -> bool {
     let words = words.trim();
     let is_value = words.contains(|letter: char| letter.is_ascii_digit() || "._-#".contains(letter));
@@ -171,8 +170,7 @@ fn proposal(words: &str, or_statement: bool) -> Option<String> {
     Some(text::clip(&sentences[from..].join(" "), PROPOSAL_CHARS_MAX))
 }
 
-/// Removes what recurs at the head or the foot of requests and is no request. The first request keeps it, because it
-/// may be a rule.
+/// Removes what recurs at the head or the foot of requests, but from the first one: it may be a rule.
 fn unwrap(turns: &mut [Turn]) {
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut wrapped = 0;

@@ -19,8 +19,7 @@ const NO_HISTORY: &str = "No prior history.";
 /// Share of the budget for the first part of a split turn, in percent.
 const SPLIT_TURN_SHARE: usize = 35;
 
-/// Writes a summary of at most `input.budget_tokens`, with the file lists that follow every summary; the same input
-/// gives the same text.
+/// Writes a summary of at most `input.budget_tokens`, with its file lists; the same input gives the same text.
 pub fn extract(input: &SummaryInput) -> String {
     let mut text = write(input);
     text.push_str(&file_lists(input));
@@ -70,8 +69,7 @@ pub fn digest(input: &SummaryInput) -> Digest {
     digest_of(input, input.messages.iter().chain(&input.split_turn), true)
 }
 
-/// The digest of messages. With `carries` it includes what the previous summary covers: by its text, if no digest of
-/// the originals is at hand.
+/// The digest of messages. With `carries` it has what the previous summary covers: its originals, or its text.
 fn digest_of<'a>(input: &SummaryInput, messages: impl Iterator<Item = &'a SourceMessage>, carries: bool) -> Digest {
     let of_originals = || input.previous_digest.as_deref().and_then(Digest::from_json);
     let of_text = || input.previous.as_deref().map(|text| Digest::default().with_summary(text));

@@ -154,3 +154,14 @@ fn a_digest_in_order_has_edits_at_their_positions() {
     assert_ne!(crate::digest(&input), expected);
     assert_eq!(crate::digest(&input).in_order(), expected);
 }
+
+#[test]
+fn two_texts_of_one_message_are_two_texts() {
+    let long: String = (0..300).map(|n| format!("The {n}th harbour of {} has {n} berths. ", NAMES[n % 12])).collect();
+    for short in ["Zip the logs of Kampala.", "Archive the logs of Kampala."] {
+        let parts = [&*long, short].map(|words| PartBody::Text(words.to_owned()));
+        let input = Talk::default().user("Begin with it.").add(Role::User, parts.to_vec()).input("longhand@1");
+        let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 300);
+        assert!(text.contains(short) && text.contains("harbour of"), "{text}");
+    }
+}
