@@ -2,14 +2,14 @@
 
 use super::error::Result;
 use super::ledger::access_tokens::{self, StoredToken};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::ids::AccessTokenId;
 use std::sync::Arc;
 
 /// Access tokens.
 #[derive(Clone)]
-pub struct AccessTokens(pub(super) Arc<Shared>);
+pub struct AccessTokens(pub(super) Arc<StoreParts>);
 
 impl AccessTokens {
     /// Every token, oldest first.

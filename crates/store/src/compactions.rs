@@ -8,7 +8,7 @@ use super::ledger::jobs::{self, Condition, EnqueuedJob, WindowUsage};
 use super::ledger::requests::{self, AddRequests, Subject};
 use super::ledger::tx::Requester;
 use super::ledger::{ancestry, by_hand, digests, expand, messages};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, CompactionRequest, RevisionRange};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Compactions as clients ask for them and look at them.
 #[derive(Clone)]
-pub struct Compactions(pub(super) Arc<Shared>);
+pub struct Compactions(pub(super) Arc<StoreParts>);
 
 impl Compactions {
     /// Requests a compaction. None if the condition is not met. With a time in `confirm_until` people are asked first,

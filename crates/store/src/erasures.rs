@@ -12,7 +12,7 @@ use super::ledger::clock_segments;
 use super::ledger::head::SessionKey;
 use super::ledger::tx::Requester;
 use super::search::Search;
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::dating::Dating;
@@ -42,7 +42,7 @@ pub struct PendingErasures {
 
 /// Erasures.
 #[derive(Clone)]
-pub struct Erasures(pub(super) Arc<Shared>);
+pub struct Erasures(pub(super) Arc<StoreParts>);
 
 impl Erasures {
     /// What is known of the times of events, by which sessions are dated.

@@ -14,7 +14,7 @@ use super::log::Log;
 use super::runs::Runs;
 use super::search::Search;
 use super::sessions::Sessions;
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::upkeep::Upkeep;
 use super::views::Views;
 use super::write_state::WriteState;
@@ -31,7 +31,7 @@ pub struct Store {
 
 /// One handle for each kind of caller.
 struct Handles {
-    shared: Arc<Shared>,
+    shared: Arc<StoreParts>,
     sessions: Sessions,
     history: History,
     views: Views,
@@ -49,7 +49,7 @@ struct Handles {
 
 impl Store {
     /// The store with these parts.
-    pub(super) fn new(shared: Shared) -> Self {
+    pub(super) fn new(shared: StoreParts) -> Self {
         let shared = Arc::new(shared);
         let handles = Handles {
             sessions: Sessions(Arc::clone(&shared)),

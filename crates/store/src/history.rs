@@ -15,7 +15,7 @@ use super::ledger::replace::{self, AppendChanges};
 use super::ledger::rewrites::{self, BranchSummary, NewEdit};
 use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::draft::Draft;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 #[derive(Clone)]
-pub struct History(pub(super) Arc<Shared>);
+pub struct History(pub(super) Arc<StoreParts>);
 
 impl History {
     /// Appends all messages or none, with what belongs to the same mutation.

@@ -4,7 +4,7 @@ use super::error::Result;
 use super::ledger::ancestry;
 use super::ledger::head::SessionKey;
 use super::ledger::search::{self, Lookup, UnindexedMessages};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The index of words that a compaction hid.
 #[derive(Clone)]
-pub struct Index(pub(super) Arc<Shared>);
+pub struct Index(pub(super) Arc<StoreParts>);
 
 impl Index {
     /// The next of a session's own messages that are not in the index; none if all are.

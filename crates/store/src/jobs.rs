@@ -9,7 +9,7 @@ use super::ledger::jobs::{self, AttemptEnd, Condition, Enqueue, EnqueuedJob, Eva
 use super::ledger::requests::{AddRequests, Subject};
 use super::ledger::tx::{Requester, Tx};
 use super::ledger::{approvals, claiming, expiry, runs};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::compaction::{CompactionRequest, Failure};
@@ -38,7 +38,7 @@ pub struct EvaluationRequest {
 
 /// Jobs as the scheduler and its workers see them: due sessions, claims, ends, wake times.
 #[derive(Clone)]
-pub struct Jobs(pub(super) Arc<Shared>);
+pub struct Jobs(pub(super) Arc<StoreParts>);
 
 impl Jobs {
     /// Claims a job; none if another worker was faster.

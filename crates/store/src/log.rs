@@ -5,7 +5,7 @@ use super::ledger::ancestry::{self, Ancestry};
 use super::ledger::events::{self, EventFilter, EventPage, ScannedTo};
 use super::ledger::head::SessionKey;
 use super::ledger::sessions::{self, LogSnapshot};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use crate::model::event::{Event, EventKind};
 use crate::model::{Revision, Seq};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// The log of events and its hash chains.
 #[derive(Clone)]
-pub struct Log(pub(super) Arc<Shared>);
+pub struct Log(pub(super) Arc<StoreParts>);
 
 impl Log {
     /// Events after `after`, up to `head`.

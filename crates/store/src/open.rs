@@ -12,9 +12,9 @@ use super::ledger::identity::Identity;
 use super::ledger::secrets::Secrets;
 use super::ledger::{ahead, blob_uses, identity, usage_totals};
 use super::search::state::SearchState;
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::write_state::WriteState;
-use super::writer::{Committed, Writer, restart_timeouts};
+use super::writer::{CommittedState, Writer, restart_timeouts};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::telemetry::failpoint;
@@ -160,12 +160,12 @@ impl Store {
         if let Some(key) = files::read_draft_key(&keys)? {
             secrets.set_draft_key(&key);
         }
-        let committed = Committed::new(secrets);
+        let committed = CommittedState::new(secrets);
         committed.memberships.load(database.connection())?;
         let (writer, handle, announced, owner) = Writer::new(database, clock, Arc::clone(&health), committed.clone())?;
-        let Committed { commits, ring, memberships, quotas, secrets } = committed;
+        let CommittedState { commits, ring, memberships, quotas, secrets } = committed;
         let (state, is_leased) = (Arc::clone(&health), engine.is_leased());
-        let shared = Shared {
+        let shared = StoreParts {
             writer: handle,
             readers,
             identity,

@@ -9,7 +9,7 @@ use super::ledger::runs::{self, AcquireRun, CancelRun, ReleaseRun};
 use super::ledger::submit::{NewPrompt, SubmitPrompt};
 use super::ledger::tx::{PartInput, Requester};
 use super::ledger::{ancestry, head};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::approval::{Answer, Approval, Question};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Runs, the prompts that wait for them, and their questions.
 #[derive(Clone)]
-pub struct Runs(pub(super) Arc<Shared>);
+pub struct Runs(pub(super) Arc<StoreParts>);
 
 impl Runs {
     /// Acquires the right to answer a session's next prompt; with `takes_prompt` it takes that prompt, and is refused

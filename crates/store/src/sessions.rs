@@ -14,7 +14,7 @@ use super::ledger::session_list::{self, ListPosition, ListedSession, SessionList
 use super::ledger::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::ledger::tx::Requester;
 use super::ledger::visibility::Visibility;
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Sessions: making, finding, changing, forking and listing them.
 #[derive(Clone)]
-pub struct Sessions(pub(super) Arc<Shared>);
+pub struct Sessions(pub(super) Arc<StoreParts>);
 
 impl Sessions {
     /// Finds a session by its id or its client's id. One that is not visible is not there.

@@ -15,15 +15,15 @@ use super::ledger::secrets::Secrets;
 use super::ledger::tx::Tx;
 use super::ledger::visibility::Memberships;
 use super::search::state::SearchState;
-use super::writer::{Announced, Mutation, WriterHandle};
+use super::writer::{CommitWatches, Mutation, WriterHandle};
 use std::sync::Arc;
 
 /// The parts of a store that all clones share.
-pub(super) struct Shared {
+pub(super) struct StoreParts {
     pub(super) writer: WriterHandle,
     pub(super) readers: Readers,
     pub(super) identity: Identity,
-    pub(super) announced: Announced,
+    pub(super) announced: CommitWatches,
     pub(super) health: Arc<Health>,
     pub(super) commits: Arc<Commits>,
     pub(super) ring: Arc<Ring>,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) backing_up: tokio::sync::Mutex<()>,
 }
 
-impl Shared {
+impl StoreParts {
     pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.readers.reading(read).await
     }

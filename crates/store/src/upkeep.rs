@@ -11,7 +11,7 @@ use super::integrity::verify::{self, CheckedChains};
 use super::ledger::head::SessionKey;
 use super::ledger::spending::{self, SummarizerSpending};
 use super::ledger::statistics::{self, Statistics};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::time::Timestamp;
@@ -27,7 +27,7 @@ pub use scrub::ScrubOptions;
 
 /// Upkeep: checks, backups and figures of the whole store.
 #[derive(Clone)]
-pub struct Upkeep(pub(super) Arc<Shared>);
+pub struct Upkeep(pub(super) Arc<StoreParts>);
 
 impl Upkeep {
     /// Checks one session's chain, or all chains and the log, against the rows; findings are sent to `found` as they

@@ -8,7 +8,7 @@ use super::ledger::policies::PolicyText;
 use super::ledger::sources::{self, NewMessages, Source};
 use super::ledger::words::{self, SessionWords};
 use super::ledger::{ancestry, jobs, position, sessions};
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use crate::limits;
 use crate::model::Revision;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 
 /// The rows that views are made of, each set in one snapshot.
 #[derive(Clone)]
-pub struct Views(pub(super) Arc<Shared>);
+pub struct Views(pub(super) Arc<StoreParts>);
 
 impl Views {
     /// The rows of a view at a revision; none for the newest.

@@ -259,7 +259,7 @@ pub(crate) struct Writer {
     work: watch::Sender<()>,
     health: Arc<Health>,
     meter: WriterMeter,
-    committed: Committed,
+    committed: CommittedState,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
     /// True once the queue is to be closed.
@@ -269,7 +269,7 @@ pub(crate) struct Writer {
 
 /// What the writer keeps in memory for readers, brought up to date with each commit before the commit is announced.
 #[derive(Clone)]
-pub(super) struct Committed {
+pub(super) struct CommittedState {
     /// Those who keep sessions in memory.
     pub(super) commits: Arc<Commits>,
     /// The newest events.
@@ -282,7 +282,7 @@ pub(super) struct Committed {
     pub(super) secrets: Arc<Secrets>,
 }
 
-impl Committed {
+impl CommittedState {
     /// Nothing is committed yet.
     pub(super) fn new(secrets: Arc<Secrets>) -> Self {
         let (commits, ring, memberships, quotas) = Default::default();
@@ -292,7 +292,7 @@ impl Committed {
 
 /// The writer's announcements of commits.
 #[derive(Clone)]
-pub(super) struct Announced {
+pub(super) struct CommitWatches {
     /// The number of the newest committed event.
     pub(super) head_seq: watch::Receiver<Seq>,
     /// The same number; changes with commits of events alone.
@@ -316,8 +316,8 @@ impl Writer {
         database: Box<dyn Database>,
         clock: Clock,
         health: Arc<Health>,
-        committed: Committed,
-    ) -> Result<(Self, WriterHandle, Announced, Owner)> {
+        committed: CommittedState,
+    ) -> Result<(Self, WriterHandle, CommitWatches, Owner)> {
         let row = engine::query(COUNTERS).one(database.connection())?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
         let (sender, queue) = mailbox();
@@ -325,7 +325,7 @@ impl Writer {
         let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
         let (cleaning, cleaned_receiver) = CleaningState::load(database.connection())?;
-        let announced = Announced {
+        let announced = CommitWatches {
             head_seq: head_receiver,
             newest_event: newest_receiver,
             work: work_receiver,
@@ -578,7 +578,7 @@ impl Writer {
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<FinishedTx> {
         self.database.begin()?;
-        let Committed { quotas, secrets, .. } = &self.committed;
+        let CommittedState { quotas, secrets, .. } = &self.committed;
         let rules = Rules { quotas, secrets };
         let mut tx = Tx::new(
             self.database.connection(),

@@ -30,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 /// The API, for the daemon that serves it. Cheap to clone. What clients can do is reached through a [`Caller`] alone.
 #[derive(Clone)]
 pub struct Longhand {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<AppParts>,
 }
 
 /// Who asks, for the duration of one request: every operation of the API is a method of it, reads included.
 #[derive(Clone)]
 pub struct Caller {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<AppParts>,
     /// The author of the request's mutations.
     pub(super) requester: Requester,
     pub(super) access: Arc<Access>,
@@ -46,7 +46,7 @@ pub struct Caller {
     pub(super) named: NamedSessions,
 }
 
-pub(super) struct Shared {
+pub(super) struct AppParts {
     pub(super) entrance: Arc<Entrance>,
     pub(super) quotas: OnceLock<Quotas>,
     pub(super) store: Store,
@@ -115,7 +115,7 @@ impl Longhand {
     /// The API over a store and a running scheduler.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
-        let shared = Shared {
+        let shared = AppParts {
             entrance: options.entrance,
             quotas: OnceLock::new(),
             loaded: scheduler.loaded().clone(),
@@ -253,7 +253,7 @@ impl Caller {
     }
 }
 
-impl Shared {
+impl AppParts {
     /// What a call waits for, unless the daemon stops before it comes.
     pub(super) async fn unless_stopping<T>(&self, waiting: impl Future<Output = T>) -> Result<T> {
         tokio::select! {

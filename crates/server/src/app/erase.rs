@@ -1,7 +1,7 @@
 //! Erasures for callers.
 
 use super::Longhand;
-use super::api::Shared;
+use super::api::AppParts;
 use super::error::{Error, Result};
 use super::nouns::Content;
 use super::secrets::InputText;
@@ -141,7 +141,7 @@ impl Content<'_> {
 
 /// Erases something of a session, or the session and then others with it.
 async fn erase_all(
-    shared: Arc<Shared>,
+    shared: Arc<AppParts>,
     requester: Requester,
     (session, with): (SessionKey, Vec<SessionKey>),
     (target, reason, expected_revision): (EraseTarget, CheckedInput<String>, Option<Revision>),

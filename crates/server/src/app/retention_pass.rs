@@ -1,7 +1,7 @@
 //! Passes of retention: what the rules name is erased.
 
 use super::Longhand;
-use super::api::Shared;
+use super::api::AppParts;
 use super::error::{Error, Reason, Result};
 use super::nouns::Content;
 use super::retention::{
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A pass over the sessions of a tenant.
 struct Pass<'a> {
-    shared: &'a Shared,
+    shared: &'a AppParts,
     tenant: &'a str,
     is_dry: bool,
     items: Option<&'a mpsc::Sender<Result<RetentionItem>>>,
@@ -91,7 +91,7 @@ impl Pass<'_> {
     }
 }
 
-impl Shared {
+impl AppParts {
     fn retention(&self) -> &[RetentionRule] {
         self.retention.get().map_or(&[], Vec::as_slice)
     }

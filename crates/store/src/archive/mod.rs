@@ -13,7 +13,7 @@ pub use write::ArchivePlan;
 use super::engine::connect;
 use super::error::Result;
 use super::ledger::head::SessionKey;
-use super::shared::Shared;
+use super::shared::StoreParts;
 use super::writer::Mutation;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) const STATEMENTS: [&[&str]; 3] = [read::STATEMENTS, write::STATEMENTS
 
 /// Archives of sessions: written and read.
 #[derive(Clone)]
-pub struct Archives(pub(super) Arc<Shared>);
+pub struct Archives(pub(super) Arc<StoreParts>);
 
 /// An archive that is being written.
 pub struct ArchiveWriter {

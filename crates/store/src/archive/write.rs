@@ -93,7 +93,7 @@ enum Next {
         behind: Option<Vec<Cell>>,
     },
     /// Rows that several others refer to, by their hashes.
-    Shared(&'static str),
+    StoreParts(&'static str),
     Done,
 }
 
@@ -128,7 +128,7 @@ impl PageWriter {
             self.next = match std::mem::replace(&mut self.next, Next::Done) {
                 Next::Begin => self.begin()?,
                 Next::Rows { session, table, behind } => self.rows(reader, session, table, behind)?,
-                Next::Shared(name) => self.shared(reader, name)?,
+                Next::StoreParts(name) => self.shared(reader, name)?,
                 Next::Done => Next::Done,
             };
         }
@@ -157,7 +157,7 @@ impl PageWriter {
                 0.. if session < self.plan.sessions.len() => {
                     Next::Rows { session: session + 1, table: 1, behind: None }
                 }
-                _ => Next::Shared("policy_text"),
+                _ => Next::StoreParts("policy_text"),
             });
         };
         let following = Next::Rows { session, table: table + 1, behind: None };
@@ -254,7 +254,7 @@ impl PageWriter {
     fn shared(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Result<Next> {
         let Some(hash) = self.wanted.get_mut(name).and_then(BTreeSet::pop_first) else {
             if name != "blob" {
-                return Ok(Next::Shared("blob"));
+                return Ok(Next::StoreParts("blob"));
             }
             self.lines.end()?;
             return Ok(Next::Done);
@@ -266,7 +266,7 @@ impl PageWriter {
         let row = reader.one(engine::query(&select).bind(&hash).bind(any))?;
         let row = row.ok_or_else(|| Error::corrupt(table.name, "a row that others refer to is missing"))?;
         self.lines.row(table, &cells(&row, table.columns.len())?)?;
-        Ok(Next::Shared(name))
+        Ok(Next::StoreParts(name))
     }
 }
 

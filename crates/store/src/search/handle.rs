@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ledger::head::SessionKey;
 use crate::limits;
 use crate::model::Seq;
-use crate::shared::Shared;
+use crate::shared::StoreParts;
 use longhand_search::{Census, FoundEntries, IndexReader as _, IndexSearch, OwnRange, PostingsReader};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 /// The search index.
 #[derive(Clone)]
-pub struct Search(pub(crate) Arc<Shared>);
+pub struct Search(pub(crate) Arc<StoreParts>);
 
 impl Search {
     /// Finds entries. A caller that leaves interrupts the read.

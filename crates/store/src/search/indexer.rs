@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ledger::events;
 use crate::limits;
 use crate::model::Seq;
-use crate::shared::Shared;
+use crate::shared::StoreParts;
 use crate::telemetry::failpoint;
 use longhand_search::{Batch, ErasedRows, IndexWriter as _, Postings, Progress};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::thread;
 
 /// The one that fills the index. It reads the log on a connection of its own and blocks its thread.
 pub struct Indexer {
-    shared: Arc<Shared>,
+    shared: Arc<StoreParts>,
     clock: Clock,
     log: LogPages,
     /// The page that was read while the one before it was added.
@@ -47,7 +47,7 @@ struct LogPages {
 
 impl LogPages {
     /// The page after an event; none at the end.
-    fn page(&mut self, shared: &Shared, after: Seq, mut batch: Batch) -> Result<Option<Page>> {
+    fn page(&mut self, shared: &StoreParts, after: Seq, mut batch: Batch) -> Result<Option<Page>> {
         let page = source::next_page(&mut Reader::new(&self.store), &mut self.sessions, after);
         if matches!(page, Err(Error::Unreachable(_))) {
             // The next attempt is made on another connection.
@@ -61,7 +61,7 @@ impl LogPages {
 
 impl Indexer {
     /// Opens the index, or makes a new one where there is none that fits the store.
-    pub(super) fn open(shared: Arc<Shared>, clock: Clock) -> Result<Self> {
+    pub(super) fn open(shared: Arc<StoreParts>, clock: Clock) -> Result<Self> {
         files::make_search(&shared.directory)?;
         let store = shared.readers.connect()?;
         let (index, progress) = match open_index(&shared, &store) {
@@ -148,7 +148,7 @@ impl Drop for Indexer {
 }
 
 fn add(
-    shared: &Shared,
+    shared: &StoreParts,
     index: &mut Postings,
     (progress, tried): (&mut Progress, &mut Seq),
     page: &mut Page,
@@ -173,7 +173,7 @@ fn add(
 }
 
 /// Opens the index; none if it is not one of this store, or of another version.
-fn open_index(shared: &Shared, store: &Connection) -> Result<Option<(Postings, Progress)>> {
+fn open_index(shared: &StoreParts, store: &Connection) -> Result<Option<(Postings, Progress)>> {
     let Some(index) = Postings::open(&shared.directory)? else { return Ok(None) };
     let new = || Progress { store: shared.identity.id, seq: 0, hash: Vec::new() };
     let progress = index.progress()?.unwrap_or_else(new);

@@ -10,13 +10,13 @@ use crate::engine::files::DATABASE;
 use crate::engine::{Connection, connect, copy};
 use crate::error::{Error, Result};
 use crate::integrity::copies::{self, CheckedCopy, Interrupt, NewFile, OnProgress};
-use crate::shared::Shared;
+use crate::shared::StoreParts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Makes a backup, and gives up if the log becomes longer than `log_bytes_max`.
 pub(super) async fn back_up(
-    shared: &Arc<Shared>,
+    shared: &Arc<StoreParts>,
     path: &Path,
     log_bytes_max: u64,
     progress: OnProgress<'_>,

@@ -12,7 +12,7 @@ use crate::integrity::verify::{self, CheckedChains, SessionCheck};
 use crate::ledger::tx::Tx;
 use crate::limits;
 use crate::model::time::Timestamp;
-use crate::shared::Shared;
+use crate::shared::StoreParts;
 use crate::writer::Mutation;
 use futures::FutureExt as _;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ enum StopReason {
 }
 
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<StoreParts>,
     options: ScrubOptions,
     clock: Clock,
     stopping: CancellationToken,
@@ -117,7 +117,7 @@ struct Task {
 }
 
 /// Verifies the store, pass after pass, until the daemon stops.
-pub(super) async fn run(shared: Arc<Shared>, options: ScrubOptions, clock: Clock, stopping: CancellationToken) {
+pub(super) async fn run(shared: Arc<StoreParts>, options: ScrubOptions, clock: Clock, stopping: CancellationToken) {
     let (progress, created) = match shared.reading(|reader| Progress::load(reader.conn)).await {
         Ok(found) => found,
         Err(error) => {
