@@ -208,7 +208,7 @@ mod tests {
     fn the_command_line_is_read() {
         let run = |seed, first, count| {
             let (scenarios, lives) = match count {
-                200 => (100, 3),
+                100 => (40, 3),
                 2_000 => (2_000, 40),
                 count => (count, count),
             };
