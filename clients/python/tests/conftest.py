@@ -53,6 +53,12 @@ class Daemon:
         self.process.stdout.close()
         self.process = None
 
+    def suspend(self) -> None:
+        """Suspends it, and waits until all its threads are: until then they answer."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
     def restart_after_death(self) -> None:
         """Waits until it has died by itself, and starts it again."""
         assert self.process is not None

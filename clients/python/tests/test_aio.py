@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 
 import grpc
@@ -118,15 +117,14 @@ async def test_a_stopped_daemon_holds_no_call_over_its_time(daemon: Daemon) -> N
         session = await client.create_session("stopped")
         async with session.reply() as reply:
             await reply.text("words")
-            assert daemon.process is not None
-            daemon.process.send_signal(signal.SIGSTOP)
-            os.waitpid(daemon.process.pid, os.WUNTRACED)
+            daemon.suspend()
             for work in (session.append("Hello"), session.view(), reply.finish()):
                 began = asyncio.get_running_loop().time()
                 with pytest.raises(longhand.Error, match="no answer in") as raised:
                     await work
                 assert raised.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
                 assert asyncio.get_running_loop().time() - began < 2
+            assert daemon.process is not None
             daemon.process.send_signal(signal.SIGCONT)
 
 

@@ -554,9 +554,8 @@ def test_versions_are_those_of_the_daemon() -> None:
 @contextlib.contextmanager
 def stopped(daemon: Daemon) -> Iterator[None]:
     """A daemon that takes connections and answers nothing."""
+    daemon.suspend()
     assert daemon.process is not None
-    daemon.process.send_signal(signal.SIGSTOP)
-    os.waitpid(daemon.process.pid, os.WUNTRACED)
     try:
         yield
     finally:
