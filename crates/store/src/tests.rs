@@ -243,13 +243,36 @@ pub(crate) fn new_session() -> CreateSession {
     }
 }
 
+/// A store whose writer runs, and its folder.
+pub(crate) async fn opened(clock: Clock) -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, clock).await.expect("the store opens");
+    tokio::spawn(writer);
+    (directory, store)
+}
+
+pub(crate) async fn created(store: &Store) -> SessionKey {
+    let created = store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
+    created.expect("a session").0
+}
+
+/// An empty message of a user, or one of these words.
+fn said(words: &[&str]) -> AppendInput {
+    let part = |words: &&str| NewPart::new(PartBody::Text((*words).to_owned()));
+    AppendInput {
+        message: NewMessage::sealed(Role::User, words.iter().map(part).collect()),
+        token_counts: None,
+        reports_overflow: false,
+        received: None,
+        keeps_erased: false,
+    }
+}
+
 /// SQLite ends a transaction by itself if it cannot read from the disk.
 #[tokio::test]
 async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
-    tokio::spawn(writer);
+    let (_directory, store) = opened(Clock::default()).await;
     // Enough repetitions to use every reader.
     let often = 2 * limits::READERS;
     for _ in 0..often {
@@ -337,12 +360,8 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
 /// A change that an update of the row leaves out would be lost with the head in memory.
 #[tokio::test]
 async fn the_row_of_a_session_is_as_its_head_whatever_has_changed() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
-    tokio::spawn(writer);
-    let created = store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
-    let key = created.expect("a session").0.0;
+    let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
+    let key = created(&store).await.0;
     type Change = (&'static str, fn(&mut head::Head));
     let changes: [Change; 20] = [
         ("usage", |head| head.usage.input += 1),
@@ -386,10 +405,7 @@ async fn the_row_of_a_session_is_as_its_head_whatever_has_changed() {
 /// An event that is not linked would be in the chain of whatever mutation follows in the same transaction.
 #[tokio::test]
 async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
-    tokio::spawn(writer);
+    let (_directory, store) = opened(Clock::default()).await;
     let create = async || store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await;
     let (one, other) = (create().await.expect("a session").0, create().await.expect("a session").0);
     let restore = |key: SessionKey, ends: Option<SessionKey>| {
@@ -438,32 +454,15 @@ async fn an_event_joins_no_chain_but_that_of_its_own_mutation() {
 /// and memory leaves only pages that split a mutation to the database.
 #[tokio::test]
 async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
-    tokio::spawn(writer);
+    let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
     let mut keys = Vec::new();
     for _ in 0..3 {
-        keys.push(
-            store
-                .sessions()
-                .create(CheckedInput::trusted(new_session()), Requester::default())
-                .await
-                .expect("a session")
-                .0,
-        );
+        keys.push(created(&store).await);
     }
     let caller = || Requester { actor: "someone".to_owned(), ..Requester::default() };
     // The last mutation of the list is longer than a page.
     for (session, messages) in [(0, 1), (1, 2), (0, 3), (2, 1), (1, 120), (2, 90), (0, 70), (1, 1), (0, 300)] {
-        let entry = || AppendInput {
-            message: NewMessage::sealed(Role::User, Vec::new()),
-            token_counts: None,
-            reports_overflow: false,
-            received: None,
-            keeps_erased: false,
-        };
-        let entries = (0..messages).map(|_| entry()).collect();
+        let entries = (0..messages).map(|_| said(&[])).collect();
         store
             .history()
             .append(keys[session], caller(), None, CheckedInput::trusted((entries, AppendChanges::default())))
@@ -498,12 +497,8 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
 
 #[tokio::test]
 async fn what_is_erased_by_the_transaction_that_wrote_it_is_not_in_memory() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
-    tokio::spawn(writer);
-    let (session, _) =
-        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
+    let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
+    let session = created(&store).await;
     let both = move |tx: &mut tx::Tx<'_>| {
         let update = sessions::UpdateSession { title: Some("a secret".to_owned()), ..Default::default() };
         update.apply(tx, session, &Requester::default())?;
@@ -524,20 +519,9 @@ async fn what_is_erased_by_the_transaction_that_wrote_it_is_not_in_memory() {
 
 #[tokio::test]
 async fn a_fork_whose_segments_do_not_fit_its_layout_is_damaged_and_ends_its_reader() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
-    tokio::spawn(writer);
-    let (session, _) =
-        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
-    let entry = || AppendInput {
-        message: NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("words".to_owned()))]),
-        token_counts: None,
-        reports_overflow: false,
-        received: None,
-        keeps_erased: false,
-    };
-    let entries = CheckedInput::trusted(((0..6).map(|_| entry()).collect(), AppendChanges::default()));
+    let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
+    let session = created(&store).await;
+    let entries = CheckedInput::trusted(((0..6).map(|_| said(&["words"])).collect(), AppendChanges::default()));
     let appended = store.history().append(session, Requester::default(), None, entries).await.expect("appended");
     let part = NewPart::new(PartBody::Text("other words".to_owned()));
     let parts = vec![(part.clone(), tx::PartInput::from_client(&part))];
@@ -562,12 +546,8 @@ async fn a_fork_whose_segments_do_not_fit_its_layout_is_damaged_and_ends_its_rea
 /// layout give what follows from all marks.
 #[tokio::test]
 async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
-    tokio::spawn(writer);
-    let (session, _) =
-        store.sessions().create(CheckedInput::trusted(new_session()), Requester::default()).await.expect("a session");
+    let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
+    let session = created(&store).await;
     let mut ids = Vec::new();
     let mut random = 7_u64;
     let mut choose = |count: usize| {
@@ -577,14 +557,7 @@ async fn the_rows_of_layouts_give_what_follows_from_all_marks() {
     let part = || NewPart::new(PartBody::Text("words".to_owned()));
     for step in 0..600 {
         if step < 20 || choose(4) == 0 {
-            let message = NewMessage::sealed(Role::User, vec![part()]);
-            let entry = AppendInput {
-                message,
-                token_counts: None,
-                reports_overflow: false,
-                received: None,
-                keeps_erased: false,
-            };
+            let entry = said(&["words"]);
             let appended = store
                 .history()
                 .append(

@@ -192,8 +192,8 @@ mod tests {
     use crate::model::message::{NewMessage, Role};
     use crate::model::part::{NewPart, PartBody};
     use crate::model::session::SessionKey;
-    use crate::tests::new_session;
-    use crate::{AppendChanges, AppendInput, CheckedInput, Durability, EraseTarget, Options, Requester, Store};
+    use crate::tests::{created, opened};
+    use crate::{AppendChanges, AppendInput, CheckedInput, EraseTarget, Requester, Store};
     use longhand_search::{IndexSearch, Phrase};
     use tokio_util::sync::CancellationToken;
 
@@ -236,14 +236,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_index_that_is_behind_has_what_one_has_that_follows() {
-        let directory = tempfile::tempdir().expect("a temporary folder");
-        let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
-        let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
-        tokio::spawn(writer);
+        let (_directory, store) = opened(Clock::default()).await;
         let mut sessions = Vec::new();
         for _ in 0..3 {
-            let new = CheckedInput::trusted(new_session());
-            sessions.push(store.sessions().create(new, Requester::default()).await.expect("a session").0);
+            sessions.push(created(&store).await);
         }
         let mut indexer = store.search().open(Clock::default()).expect("an index");
         for (round, erased) in sessions[..2].iter().enumerate() {
