@@ -1,5 +1,5 @@
-//! Computation in the background: a few at a time, on threads whose priority is so low that they get about a tenth of the
-//! processors that others want, and all that nobody wants.
+//! Computation in the background: a few at a time, on threads whose priority is so low that each gets about a quarter of a
+//! processor that others want, and all that nobody wants.
 //!
 //! Only computation goes there: who waits for one of these threads waits for everybody else. So none of them holds a lock,
 //! a transaction or a connection for which calls wait.
