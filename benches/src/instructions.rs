@@ -13,6 +13,8 @@ use tempfile::TempDir;
 
 /// Messages of the session that is read.
 const READ_MESSAGES: usize = 1_000;
+/// Messages of a call in batches.
+const BATCH: usize = 64;
 /// Watchers of the session whose events are counted.
 const WATCHERS: usize = 8;
 
@@ -77,13 +79,13 @@ impl Counted {
     }
 }
 
-async fn appends(callers: Vec<Caller>, calls: usize) -> Vec<Caller> {
+async fn appends(callers: Vec<Caller>, calls: usize, batch: usize) -> Vec<Caller> {
     let tasks: Vec<_> = callers
         .into_iter()
         .map(|mut caller| {
             tokio::spawn(async move {
                 for _ in 0..calls {
-                    let call = caller.prepare(1).await;
+                    let call = caller.prepare(batch).await;
                     caller.call(call).await;
                 }
                 caller
@@ -114,14 +116,16 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
         };
         let target = Target::daemon(&counted.program, &settings).await;
         let texts = Texts::new(1, BODY_BYTES);
-        for callers in [1, 8] {
+        for (callers, batch) in [(1, 1), (8, 1), (1, BATCH)] {
             let of = target.callers(callers, 1, Sessions::Own, &texts).await;
-            let of = appends(of, 20).await;
+            let of = appends(of, 20, batch).await;
             target.rest().await;
             Counted::control("--zero", target.pid());
-            let of = appends(of, options.calls / callers).await;
+            let calls = options.calls / callers;
+            let of = appends(of, calls, batch).await;
             target.rest().await;
-            count(&format!("append, {callers} callers"), target.pid(), options.calls / callers * callers);
+            let what = if batch == 1 { format!("append, {callers} callers") } else { "message of a batch".to_owned() };
+            count(&what, target.pid(), calls * callers * batch);
             drop(of);
         }
         drop(target);

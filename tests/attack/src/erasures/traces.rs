@@ -33,9 +33,11 @@ pub(super) type Print = u128;
 /// The field that a text is stored in.
 const TEXT_FIELD: u8 = 2 << 3 | 2;
 /// The store's dictionary and level.
+const TABLES: &[u8] = include_bytes!("../../../../crates/store/src/ledger/codec/dictionary.tables");
 const DICTIONARY: &[u8] = include_bytes!("../../../../crates/store/src/ledger/codec/dictionary.txt");
 const LEVEL: i32 = 1;
-static ENCODER: LazyLock<EncoderDictionary<'_>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
+static ENCODER: LazyLock<EncoderDictionary<'_>> =
+    LazyLock::new(|| EncoderDictionary::copy(&[TABLES, DICTIONARY].concat(), LEVEL));
 /// Bytes of a print.
 const PRINT_BYTES: usize = size_of::<Print>();
 /// Bytes of the three tables that the repetitions of a compressed text begin with.
@@ -135,7 +137,7 @@ fn own_ranges(packed: &[u8]) -> Option<[Range<usize>; 2]> {
     let block = 6 - is_single + [0, 1, 2, 4][descriptor & 3] + [is_single, 2, 4, 8][descriptor >> 6];
     let (block_header, letters) = (number(block, 3)?, block + 3);
     let kinds = number(letters, 1)?;
-    if block_header >> 1 & 3 != 2 || kinds & 3 != 2 {
+    if block_header >> 1 & 3 != 2 || kinds & 3 < 2 {
         return None;
     }
     let (header_bytes, size_bits, lengths_bytes) = match kinds >> 2 & 3 {
@@ -146,6 +148,8 @@ fn own_ranges(packed: &[u8]) -> Option<[Range<usize>; 2]> {
     };
     let table = letters + header_bytes;
     let table_bytes = match number(table, 1)? {
+        // Those of the dictionary.
+        _ if kinds & 3 == 3 => 0,
         packed @ ..128 => 1 + packed,
         letters => 1 + (letters - 127).div_ceil(2),
     };
