@@ -6,7 +6,7 @@ use longhand::daemon::offline::{self, Diagnosis, ExaminationMode};
 use std::path::Path;
 use tempfile::TempDir;
 
-async fn examine(directory: &Path, mode: ExaminationMode) -> Vec<Diagnosis> {
+pub(crate) async fn examine(directory: &Path, mode: ExaminationMode) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let examined =
         offline::examine(directory, mode, &mut |diagnosis| found.push(diagnosis), &|_| {}).await.expect("examined");
@@ -36,6 +36,7 @@ async fn derived_rows_are_repaired_on_request() {
         ("session", "update session set revision = revision - 1 where id = 1"),
         ("session", "update session set chain_hash = x'00' where id = 1"),
         ("session", "update session set message_count = 99"),
+        ("session", "update session set update_period = 0 where id = 1"),
         ("open_message", "delete from open_message"),
         ("open_message", "insert into open_message values (1, 1, 1000, null)"),
         ("draft", "insert into draft (id, message_id, number, kind, body) values (900, 1, 1, 1, 'words')"),

@@ -1,11 +1,13 @@
 //! Lists of sessions: conditions, orders, labels, totals, and lists that are followed.
 
+use crate::doctor::examine;
 use crate::support::{TestApp, soon};
 use longhand::app::Reason;
 use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::session_list::{ListSessions, SessionConditions, SessionOrder, TimeRange};
 use longhand::app::session_watch::{ListFrame, SessionWatch};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::daemon::offline::ExaminationMode;
 use longhand::limits;
 use longhand::model::event::EventBody;
 use longhand::model::session::SessionState;
@@ -147,6 +149,29 @@ async fn times_bound_a_list_on_both_sides() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn sessions_are_listed_by_their_last_change_within_a_period_and_across_periods() {
+    let test = family().await;
+    let all = SessionConditions { archived: true, ..SessionConditions::default() };
+    let period = limits::UPDATE_PERIOD_MICROS / 1_000;
+    for (step, name) in "abcdfdcbafacbdabcf".chars().enumerate() {
+        test.clock.advance([0, 1, period / 3, period - 1, period, 3 * period][step % 6]);
+        test.append(&name.to_string(), "u \"and\"").await;
+        let mut expected = Vec::new();
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let session = test.app.sessions().get(name).await.expect("found").session;
+            expected.push((session.update_time, name.to_owned()));
+        }
+        expected.sort_unstable();
+        let mut expected: Vec<String> = expected.into_iter().map(|(_, name)| name).collect();
+        assert_eq!(pages(&test, 2, &all, SessionOrder::LastChangedLast).await, expected, "step {step}");
+        expected.reverse();
+        assert_eq!(pages(&test, 2, &all, SessionOrder::LastChangedFirst).await, expected, "step {step}");
+    }
+    let closed = test.stop().await;
+    assert_eq!(examine(closed.path(), ExaminationMode::Report).await, []);
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ pub const MIGRATIONS: &[(i64, &str)] = &[
     (20_261_202_000_001, include_str!("../../../migrations/20261202000001_origin_times.sql")),
     (20_261_203_000_000, include_str!("../../../migrations/20261203000000_summary_digests.sql")),
     (20_261_203_000_001, include_str!("../../../migrations/20261203000001_session_identity.sql")),
+    (20_261_203_000_002, include_str!("../../../migrations/20261203000002_update_period.sql")),
 ];
 
 /// The version of the schema: the newest migration.

@@ -127,6 +127,9 @@ pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// Maximum number of entries of a page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
+/// Microseconds of a period, within which lists by last change look at all sessions that changed: as long, further changes
+/// of a session leave their index as it is.
+pub const UPDATE_PERIOD_MICROS: i64 = 10_000_000;
 /// Keys of sessions that are read at a time for a page.
 pub const PAGE_READ_SESSIONS: i64 = 64;
 /// Messages that a page of those with a prefix of their client ids looks at.

@@ -87,7 +87,8 @@ pub(super) static TABLES: &[Table] = &[
     ],
     without [
         "wake_bytes", "wake_on_reply", "wake_on_request", "wake_time", "due_revision", "due_time", "context_tokens",
-        "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window"
+        "context_revision", "failures", "hold_turns", "hold_breaker", "cooldown_end", "overhead_tokens", "over_window",
+        "update_period"
     ]),
     table!("policy_text" from "policy_text t", rows "t.hash = ?1 and ?2 >= 0", order ["t.hash"],
         columns [("hash", Same), ("preset", Same), ("json", Same)], without [], shared RowSharing::InStore),

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::ledger::codec::{self, Number as _};
 use crate::ledger::head::SessionKey;
 use crate::ledger::labels;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::session::SessionState;
@@ -16,8 +17,8 @@ const PAGE: &str = "select s.id, s.public_id, s.revision, s.create_time, s.updat
      exists (select 1 from run r where r.session_id = s.id and r.end_revision is null), \
      exists (select 1 from segment g join session f on f.id = g.session_id \
      where g.owner_id = s.id and g.session_id <> s.id and f.state <> 3), s.title \
-     from session s where s.tenant = ?1 and (s.update_time, s.id) < (?2, ?3) and s.state <> 3 \
-     order by s.update_time desc, s.id desc limit +?4";
+     from session s where s.tenant = ?1 and s.update_period <= ?5 and (s.update_time, s.id) < (?2, ?3) \
+     and s.state <> 3 order by s.update_period desc, s.update_time desc, s.id desc limit +?4";
 const TENANTS: &str = "select min(tenant) from session where tenant > ?1";
 const HAS_DEFAULT: &str = "select exists (select 1 from session where tenant = '')";
 const SUB_AGENTS: &str = "with recursive tree(id) as (select id from session where parent_id = ?1 \
@@ -61,7 +62,9 @@ pub(crate) fn page(
 ) -> Result<Vec<RetentionCandidate>> {
     let (time, key) = behind.unwrap_or((Timestamp(i64::MAX), SessionKey(i64::MAX)));
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let rows = reader.all(engine::query(PAGE).bind(tenant.to_owned()).bind(time.0).bind(key.0).bind(most))?;
+    let period = time.0.div_euclid(limits::UPDATE_PERIOD_MICROS);
+    let query = engine::query(PAGE).bind(tenant.to_owned()).bind(time.0).bind(key.0).bind(most);
+    let rows = reader.all(query.bind(period))?;
     let mut candidates = Vec::with_capacity(rows.len());
     for row in &rows {
         let key: i64 = row.get(0)?;

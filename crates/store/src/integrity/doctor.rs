@@ -53,7 +53,7 @@ struct Invariant {
 }
 
 /// The invariants, in the order in which they are repaired. What a chain commits to is never repaired.
-const INVARIANTS: [Invariant; 10] = [
+const INVARIANTS: [Invariant; 11] = [
     Invariant {
         table: "session",
         message: "its number of messages is wrong",
@@ -62,6 +62,15 @@ const INVARIANTS: [Invariant; 10] = [
         repair: Some(
             "update session set message_count = \
              (select count(*) from message m where m.session_id = session.id and m.kind = 1)",
+        ),
+    },
+    Invariant {
+        table: "session",
+        message: "its update_period is not that of its update_time",
+        find: "select id from session where update_period is not update_time / 10000000",
+        repair: Some(
+            "update session set update_period = update_time / 10000000 \
+             where update_period is not update_time / 10000000",
         ),
     },
     Invariant {

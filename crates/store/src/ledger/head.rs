@@ -122,6 +122,10 @@ pub(crate) struct Head {
     /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
     pub(crate) over_window: Option<OverWindowReason>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
+    /// The period of its last change, as its row has it.
+    period: i64,
+    /// True if the row does not have it yet.
+    is_moved: bool,
     /// What its row has of decisions.
     saved: Option<Decided>,
     /// True if that is as here: then an append need not write it again.
@@ -167,15 +171,20 @@ const UPDATE: &str = "update session set usage = ?2, state = ?3, \"window\" = ?4
 const ADVANCE: &str = "update session set usage = ?2, revision = ?3, history_revision = ?4, chain_hash = ?5, \
      message_count = ?6, update_time = ?7, appended_bytes = ?8, content_bytes = ?9, origin_start_time = ?10, \
      origin_end_time = ?11 where id = ?1";
+/// For the lists by last change, whose index an append would write otherwise.
+const MOVE: &str = "update session set update_period = ?2 where id = ?1";
 const DESCRIBE: &str = "update session set title = ?2, metadata_json = ?3, project = ?4, directory = ?5 where id = ?1";
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, ADVANCE, DESCRIBE];
+    &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, SELECT_RUN, UPDATE, ADVANCE, MOVE, DESCRIBE];
 
 /// Writes heads to their rows.
 pub(crate) fn save<'h>(conn: &Connection, heads: impl Iterator<Item = &'h Head>) -> Result<()> {
-    let (advanced, decided): (Vec<&Head>, Vec<&Head>) = heads.partition(|head| head.is_as_decided);
+    let heads: Vec<&Head> = heads.collect();
+    let moved = heads.iter().filter(|head| head.is_moved).map(|head| values![head.key, head.period]);
+    engine::run_for_each(conn, MOVE, moved.collect())?;
+    let (advanced, decided): (Vec<&Head>, Vec<&Head>) = heads.into_iter().partition(|head| head.is_as_decided);
     engine::run_for_each(conn, ADVANCE, advanced.into_iter().map(Head::advanced_columns).collect())?;
     engine::run_for_each(conn, UPDATE, decided.into_iter().map(Head::columns).collect())
 }
@@ -244,11 +253,19 @@ impl Head {
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             run: active_run(conn, key)?,
             open,
+            period: 0,
+            is_moved: false,
             saved: None,
             is_as_decided: true,
         };
         head.saved = Some(head.decided());
+        head.period = head.update_period();
         Ok(head)
+    }
+
+    /// The period in which it changed last.
+    fn update_period(&self) -> i64 {
+        self.update_time.0.div_euclid(limits::UPDATE_PERIOD_MICROS)
     }
 
     fn decided(&self) -> Decided {
@@ -273,6 +290,9 @@ impl Head {
         let decided = Some(self.decided());
         self.is_as_decided = self.saved == decided;
         self.saved = decided;
+        let period = self.update_period();
+        self.is_moved = period != self.period;
+        self.period = period;
         self.describe(conn)
     }
 

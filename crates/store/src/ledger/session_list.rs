@@ -99,10 +99,13 @@ const NEWEST_LABELED: &str = "select 0 as time, session_id from session_label \
      where tenant = ?3 and label = ?4 and session_id < ?1 order by session_id desc limit +?2";
 const OLDEST_LABELED: &str = "select 0 as time, session_id from session_label \
      where tenant = ?3 and label = ?4 and session_id > ?1 order by session_id asc limit +?2";
+// An index has the periods of the changes, and those of one period are put in order.
 const CHANGED_FIRST: &str = "select update_time, id from session \
-     where tenant = ?3 and (update_time, id) < (?4, ?1) order by update_time desc, id desc limit +?2";
+     where tenant = ?3 and update_period <= ?5 and (update_time, id) < (?4, ?1) \
+     order by update_period desc, update_time desc, id desc limit +?2";
 const CHANGED_LAST: &str = "select update_time, id from session \
-     where tenant = ?3 and (update_time, id) > (?4, ?1) order by update_time asc, id asc limit +?2";
+     where tenant = ?3 and update_period >= ?5 and (update_time, id) > (?4, ?1) \
+     order by update_period asc, update_time asc, id asc limit +?2";
 const LAST_KEY: &str = "select coalesce(max(id), 0) from session";
 const CREATE_TIME_FROM: &str = "select create_time from session where id >= ?1 order by id limit 1";
 const KEY_OF: &str = "select id from session where public_id = ?1";
@@ -210,7 +213,8 @@ impl<'a> Places<'a> {
         };
         let tenant = filter.visibility.tenant.to_string();
         let query = if self.list.order.is_by_change() {
-            either(CHANGED_FIRST, CHANGED_LAST).bind(tenant).bind(self.at.time)
+            let period = self.at.time.div_euclid(limits::UPDATE_PERIOD_MICROS);
+            either(CHANGED_FIRST, CHANGED_LAST).bind(tenant).bind(self.at.time).bind(period)
         } else if let Some(parent) = filter.parent {
             either(NEWEST_CHILDREN, OLDEST_CHILDREN).bind(parent.0)
         } else if let Some(label) = filter.labels.first() {

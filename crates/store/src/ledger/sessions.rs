@@ -27,6 +27,7 @@ use crate::clock::fresh_id;
 use crate::engine::Reader;
 use crate::engine::{self, Connection, Row};
 use crate::error::{Error, Kind, Result};
+use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{ApprovalId, PromptId, RunId, SessionId};
 use crate::model::layout::Layout;
@@ -112,9 +113,9 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, \"window\", revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request, create_hash, tenant, actor, usage, project, directory) \
+     wake_on_request, create_hash, tenant, actor, usage, project, directory, update_period) \
      values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13, ?14, ?15, \
-     ?16, ?17, ?18) returning id";
+     ?16, ?17, ?18, ?19) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
@@ -242,6 +243,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         .bind(codec::encode_usage_totals(&UsageTotals::default()))
         .bind(location.project)
         .bind(location.directory)
+        .bind(tx.now.0.div_euclid(limits::UPDATE_PERIOD_MICROS))
         .one(tx.conn)?;
     let public = |conn: &Connection, key: Option<i64>| match key {
         Some(key) => super::ancestry::public_id(conn, key).map(Some),
