@@ -324,6 +324,8 @@ pub const LEASE_RETRY_MS: u64 = 200;
 pub const LEASE_RETAKE_MS: u64 = 10_000;
 /// Milliseconds that a read waits for a free connection.
 pub const READER_WAIT_MS: u64 = 30_000;
+/// Size of half an append, as `PartBody::growth_bytes` counts it, from which another thread encodes the other half.
+pub const ENCODED_ASIDE_BYTES_MIN: i64 = 32 * 1024;
 /// Size from which bodies and metadata are compressed if that makes them smaller.
 pub const COMPRESS_BYTES_MIN: usize = 64;
 /// Size above which bodies and media are stored as blobs.

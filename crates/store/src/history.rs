@@ -1,12 +1,13 @@
 //! Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 
 use super::checked::CheckedInput;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::ledger::append::{self, AppendInput, Seal};
 use super::ledger::by_client_id;
 use super::ledger::conversation;
 use super::ledger::draft_batch::{AppendDrafts, DraftsWritten};
 use super::ledger::drafts::{self, DraftReceipt, NewDraftText};
+use super::ledger::encoded::EncodedMessage;
 use super::ledger::head::{Receipt, SessionKey};
 use super::ledger::messages::{self, PageOf};
 use super::ledger::open_drafts::OpenPart;
@@ -17,6 +18,7 @@ use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
 use super::shared::StoreParts;
 use super::writer::Mutation;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::draft::Draft;
 use crate::model::event::Event;
@@ -40,8 +42,7 @@ impl History {
         append: CheckedInput<(Vec<AppendInput>, AppendChanges)>,
     ) -> Result<Receipt> {
         let ((messages, with), caller) = append.with_author(caller);
-        let messages =
-            messages.into_iter().map(|message| append::encode(message, &caller, self.0.secrets.salt())).collect();
+        let messages = self.encoded(messages, &caller).await?;
         let append = append::Append { session, caller, expected_revision, messages };
         let bytes = append.bytes();
         if with.is_empty() {
@@ -49,6 +50,30 @@ impl History {
         }
         let replace = replace::Replace { append, with };
         self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.apply(tx)).await
+    }
+
+    /// The messages of an append, ready to be written. One that is long enough is encoded by two threads, since the
+    /// writer waits for all of it.
+    async fn encoded(&self, mut messages: Vec<AppendInput>, caller: &Requester) -> Result<Vec<EncodedMessage>> {
+        let encode = |store: &StoreParts, messages: Vec<AppendInput>, caller: &Requester| {
+            messages.into_iter().map(|message| append::encode(message, caller, store.secrets.salt())).collect()
+        };
+        let sizes: Vec<i64> = messages.iter().map(AppendInput::growth_bytes).collect();
+        let half = sizes.iter().sum::<i64>() / 2;
+        if half < limits::ENCODED_ASIDE_BYTES_MIN || sizes.len() < 2 {
+            return Ok(encode(&self.0, messages, caller));
+        }
+        let mut before = 0;
+        let is_before = |size: &&i64| {
+            before += **size;
+            before <= half
+        };
+        let behind = messages.split_off(sizes.iter().take_while(is_before).count().max(1));
+        let (store, with) = (Arc::clone(&self.0), caller.clone());
+        let aside = tokio::task::spawn_blocking(move || encode(&store, behind, &with));
+        let mut encoded: Vec<EncodedMessage> = encode(&self.0, messages, caller);
+        encoded.extend(aside.await.map_err(|_| Error::Bug("messages were not encoded"))?);
+        Ok(encoded)
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.

@@ -496,6 +496,23 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
 }
 
 #[tokio::test]
+async fn a_long_append_is_encoded_in_its_order_wherever_it_is_halved() {
+    let (_directory, store) = opened(Clock::default()).await;
+    let least = usize::try_from(limits::ENCODED_ASIDE_BYTES_MIN).expect("a length") * 2;
+    for lengths in [vec![least], vec![1, least], vec![least, 1], vec![least / 2; 3], (1..=400).collect()] {
+        let key = created(&store).await;
+        let texts: Vec<String> = lengths.iter().map(|length| format!("{length} {}", "x".repeat(*length))).collect();
+        let inputs = texts.iter().map(|text| said(&[text])).collect();
+        let append = CheckedInput::trusted((inputs, AppendChanges::default()));
+        let receipt = store.history().append(key, Requester::default(), None, append).await.expect("appended");
+        for (id, text) in receipt.ids.into_iter().zip(&texts) {
+            let message = store.history().get(key, &MessageId(id).to_string()).await.expect("a message");
+            assert_eq!(*message.parts[0].body, PartBody::Text(text.clone()));
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_erased_by_the_transaction_that_wrote_it_is_not_in_memory() {
     let (_directory, store) = opened(Clock::fixed_at(Timestamp(1_000_000))).await;
     let session = created(&store).await;

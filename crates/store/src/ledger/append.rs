@@ -41,6 +41,13 @@ pub struct AppendInput {
     pub keeps_erased: bool,
 }
 
+impl AppendInput {
+    /// The bytes by which the message lets a history grow.
+    pub(crate) fn growth_bytes(&self) -> i64 {
+        self.message.parts.iter().map(|part| part.body.growth_bytes()).sum()
+    }
+}
+
 /// The end of a message.
 #[derive(Clone)]
 pub struct Seal {
