@@ -69,7 +69,7 @@ impl Figures {
     }
 
     /// The median of the ratios of its rates to those of another loop in the same rounds.
-    fn ratio_to(&self, other: &Self) -> f64 {
+    pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
         median(self.rates.iter().zip(&other.rates).map(|(rate, other)| rate / other).collect())
     }
 
@@ -78,7 +78,7 @@ impl Figures {
         self.cost.micros_each(self.messages)
     }
 
-    fn costs(&self) -> [Figure; 3] {
+    pub(crate) fn costs(&self) -> [Figure; 3] {
         [
             ("cpu_us", self.cpu_us()),
             ("caller_cpu_us", self.cost_of_callers.micros_each(self.messages)),

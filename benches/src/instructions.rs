@@ -99,6 +99,17 @@ async fn appends(callers: Vec<Caller>, calls: usize, batch: usize) -> Vec<Caller
     callers
 }
 
+/// Begins a count, and appends. Returns the number of calls.
+async fn count_appends(target: &Target, callers: usize, batch: usize, calls: usize) -> usize {
+    let of = target.callers(callers, 1, Sessions::Own, &Texts::new(1, BODY_BYTES)).await;
+    let of = appends(of, 20, batch).await;
+    target.rest().await;
+    Counted::control("--zero", target.pid());
+    drop(appends(of, calls / callers, batch).await);
+    target.rest().await;
+    calls / callers * callers
+}
+
 /// Counts each kind of call of each build.
 pub(crate) async fn run(options: &Options, report: &mut Report) {
     if let Some(keep) = &options.keep {
@@ -115,19 +126,15 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             report.figures(what, binary, &[("instructions_each", sum / calls as f64)]);
         };
         let target = Target::daemon(&counted.program, &settings).await;
-        let texts = Texts::new(1, BODY_BYTES);
         for (callers, batch) in [(1, 1), (8, 1), (1, BATCH)] {
-            let of = target.callers(callers, 1, Sessions::Own, &texts).await;
-            let of = appends(of, 20, batch).await;
-            target.rest().await;
-            Counted::control("--zero", target.pid());
-            let calls = options.calls / callers;
-            let of = appends(of, calls, batch).await;
-            target.rest().await;
+            let calls = count_appends(&target, callers, batch, options.calls).await;
             let what = if batch == 1 { format!("append, {callers} callers") } else { "message of a batch".to_owned() };
-            count(&what, target.pid(), calls * callers * batch);
-            drop(of);
+            count(&what, target.pid(), calls * batch);
         }
+        drop(target);
+        let target = Target::json(&counted.program, &settings).await;
+        let calls = count_appends(&target, 1, 1, options.calls).await;
+        count("append over HTTP, 1 caller", target.pid(), calls);
         drop(target);
         let mut build = Build::start(&counted.program, &settings).await;
         let session = build.session(READ_MESSAGES, BODY_BYTES).await;

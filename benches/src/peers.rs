@@ -1,9 +1,9 @@
-//! Appends to other session stores beside Longhand and raw SQLite. `stores/driver.py` drives each of them in a process of
-//! its own.
+//! Appends to other stores beside Longhand and raw SQLite. `stores/driver.py` drives each session store in a process of
+//! its own; the log over HTTP and Longhand's door over HTTP have callers of one kind.
 
 use crate::append::{Figures, Loop};
-use crate::report::{Latencies, Report};
-use crate::target::{BODY_BYTES, Sessions, Target, Texts};
+use crate::report::{Bound, Latencies, Report};
+use crate::target::{BODY_BYTES, Caller, DURABLE_STREAMS, Sessions, Target, Texts};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// The folder in which `benches/peers` installed them.
     #[arg(long)]
     installed: PathBuf,
-    /// Only these stores: openai-agents, google-adk, langgraph, langgraph-whole, opencode.
+    /// Only these stores: openai-agents, google-adk, langgraph, langgraph-whole, opencode, durable-streams.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Seconds of a loop in a round.
@@ -35,9 +35,19 @@ pub(crate) struct Options {
     /// Rounds in which all stores take turns.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Numbers of callers.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    /// Numbers of callers; of the session stores 1 and 8 where none is named, over HTTP 64 too.
+    #[arg(long, value_delimiter = ',')]
     callers: Vec<usize>,
+}
+
+impl Options {
+    fn wants(&self, store: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == store)
+    }
+
+    fn callers_or(&self, others: &[usize]) -> Vec<usize> {
+        if self.callers.is_empty() { others.to_vec() } else { self.callers.clone() }
+    }
 }
 
 /// A store and its driver, killed when it is dropped.
@@ -105,10 +115,49 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     let (seconds, rounds) = if short { (1.0, 2) } else { (options.seconds, options.rounds) };
     println!("appends of messages of {BODY_BYTES} bytes, one at a time, each caller in a session of its own");
     println!("  ratio, p50_ratio: above 1 where Longhand is faster");
-    let is_wanted =
-        |(store, _): &&(&str, &str)| options.only.is_empty() || options.only.iter().any(|only| only == store);
-    let mut stores: Vec<Store> =
-        STORES.iter().filter(is_wanted).map(|(store, name)| Store::start(store, name, &options.installed)).collect();
+    if options.wants(DURABLE_STREAMS) {
+        over_http(binaries, options, (seconds, rounds), report).await;
+    }
+    if STORES.iter().any(|(store, _)| options.wants(store)) {
+        in_sessions(binaries, options, (seconds, rounds), report).await;
+    }
+}
+
+/// Measures Longhand's door over HTTP beside a log of bytes over HTTP. All callers send the same requests over TCP, each
+/// on a connection that it keeps; Longhand's have an access token.
+async fn over_http(binaries: &[String], options: &Options, (seconds, rounds): (f64, usize), report: &mut Report) {
+    println!("  {DURABLE_STREAMS:<22} fdatasync of its log before the answer");
+    let mut targets = vec![Target::durable_streams(&options.installed)];
+    for binary in binaries {
+        targets.push(Target::json(binary, "").await);
+    }
+    let texts = Texts::new(1, BODY_BYTES);
+    for count in options.callers_or(&[1, 8, 64]) {
+        let measured = Loop::Closed { callers: count, batch: 1 };
+        let mut turns: Vec<(&Target, Vec<Caller>, Figures)> = Vec::new();
+        for target in &targets {
+            turns.push((target, target.callers(count, 1, Sessions::Own, &texts).await, Figures::default()));
+        }
+        for _ in 0..rounds {
+            for (target, callers, figures) in &mut turns {
+                measured.turn(target, callers, Duration::from_secs_f64(seconds), figures).await;
+            }
+        }
+        let what = format!("over HTTP, {}", measured.name());
+        for (target, _, figures) in &turns {
+            report.row(&what, &target.name, Some(figures.rate()), &figures.latencies, &figures.costs());
+        }
+        for (target, _, figures) in &turns[1..] {
+            let of = format!("{} to {DURABLE_STREAMS}", target.name);
+            report.target(&what, &of, ("ratio", figures.ratio_to(&turns[0].2)), Bound::AtLeast(0.6));
+        }
+    }
+}
+
+/// Measures Longhand and raw SQLite beside the session stores.
+async fn in_sessions(binaries: &[String], options: &Options, (seconds, rounds): (f64, usize), report: &mut Report) {
+    let wanted = STORES.iter().filter(|(store, _)| options.wants(store));
+    let mut stores: Vec<Store> = wanted.map(|(store, name)| Store::start(store, name, &options.installed)).collect();
     for store in &stores {
         println!("  {:<22} {}", store.name, store.durability);
     }
@@ -117,7 +166,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         targets.push(Target::daemon(binary, "").await);
     }
     let texts = Texts::new(1, BODY_BYTES);
-    for &count in &options.callers {
+    for count in options.callers_or(&[1, 8]) {
         let measured = Loop::Closed { callers: count, batch: 1 };
         let mut callers = Vec::new();
         for target in &targets {

@@ -1,16 +1,21 @@
-//! Servers that take appends, and their callers: the daemon, raw SQLite, and the two baselines over gRPC.
+//! Servers that take appends, and their callers: the daemon over gRPC and over HTTP, raw SQLite, the two baselines over
+//! gRPC, and the log of another server over HTTP.
 
 use crate::client::{self, Client};
+use crate::durable_streams;
 use crate::fleet::{self, Daemon};
 use crate::floor::Floor;
+use crate::http1::Http1;
 use crate::process::{Cost, Process};
 use crate::rpc;
 use bytes::Bytes;
 use longhand::pb;
+use longhand::pb::access_service_client::AccessServiceClient;
 use longhand::pb::admin_service_client::AdminServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +38,7 @@ const SHARDS: usize = 8;
 pub(crate) const RAW: &str = "raw SQLite";
 pub(crate) const RPC: &str = "RPC alone";
 pub(crate) const RPC_RAW: &str = "RPC and raw SQLite";
+pub(crate) const DURABLE_STREAMS: &str = "durable-streams";
 
 /// Texts of random words, as compressible as prose. They are made in advance, so that the load generator has little
 /// work at each call; a number at the beginning makes each text unique.
@@ -111,6 +117,15 @@ enum Kind {
     Rpc(rpc::Server),
     /// One daemon, or several of one database.
     Daemons(Vec<Daemon>),
+    /// A daemon over HTTP with JSON, with an access token for it.
+    Json(Daemon, HttpAddress),
+    Log(durable_streams::Server),
+}
+
+/// Where a daemon takes requests over HTTP, and the token that it wants.
+struct HttpAddress {
+    url: String,
+    secret: String,
 }
 
 /// A server that takes appends, with its store in a folder of its own.
@@ -141,6 +156,31 @@ impl Target {
         Self { name: name(binary), kind: Kind::Daemons(daemons), processes, folder }
     }
 
+    /// A daemon whose callers speak HTTP/1.1 with JSON.
+    pub(crate) async fn json(binary: &str, settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let daemon = Daemon::start(binary, folder.path(), settings);
+        let url = std::fs::read_to_string(folder.path().join("store/longhand.url")).expect("it says where it listens");
+        let token = pb::CreateAccessTokenRequest {
+            principal: "bench".to_owned(),
+            scopes: vec![pb::Scope::Read.into(), pb::Scope::Write.into()],
+            ..Default::default()
+        };
+        let mut access = AccessServiceClient::new(connect(&daemon.socket).await);
+        let secret = access.create_access_token(token).await.expect("a token").into_inner().secret;
+        let processes = vec![Process::new(daemon.pid())];
+        let http = HttpAddress { url: url.trim().to_owned(), secret };
+        Self { name: format!("{}, JSON", name(binary)), kind: Kind::Json(daemon, http), processes, folder }
+    }
+
+    /// The server of `durable-streams`, which was installed in this folder.
+    pub(crate) fn durable_streams(installed: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let server = durable_streams::Server::start(installed, folder.path());
+        let processes = vec![Process::new(server.pid())];
+        Self { name: DURABLE_STREAMS.to_owned(), kind: Kind::Log(server), processes, folder }
+    }
+
     /// The baselines: raw SQLite, gRPC without a store, gRPC with raw SQLite.
     pub(crate) fn floors() -> Vec<Self> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -167,11 +207,13 @@ impl Target {
             Kind::Floor(_) => "",
             Kind::Rpc(server) => &server.address,
             Kind::Daemons(daemons) => &daemons[caller % daemons.len()].socket,
+            Kind::Json(daemon, _) => &daemon.socket,
+            Kind::Log(server) => &server.url,
         }
     }
 
     pub(crate) fn is_baseline(&self) -> bool {
-        !matches!(self.kind, Kind::Daemons(_))
+        !matches!(self.kind, Kind::Daemons(_) | Kind::Json(..))
     }
 
     /// Cost of the server so far.
@@ -180,7 +222,7 @@ impl Target {
         match self.kind {
             // Nothing else in this process writes.
             Kind::Floor(_) => Cost { written: Process::own().cost().written, ..cost },
-            Kind::Rpc(_) | Kind::Daemons(_) => cost,
+            Kind::Rpc(_) | Kind::Daemons(_) | Kind::Json(..) | Kind::Log(_) => cost,
         }
     }
 
@@ -195,7 +237,7 @@ impl Target {
     pub(crate) fn cost_of_callers(&self) -> Cost {
         match self.kind {
             Kind::Floor(_) => Process::own().cost().since(Cost { written: 0, ..self.processes[0].cost() }),
-            Kind::Rpc(_) | Kind::Daemons(_) => Process::own().cost(),
+            Kind::Rpc(_) | Kind::Daemons(_) | Kind::Json(..) | Kind::Log(_) => Process::own().cost(),
         }
     }
 
@@ -203,7 +245,9 @@ impl Target {
     pub(crate) fn pid(&self) -> u32 {
         match &self.kind {
             Kind::Daemons(daemons) => daemons[0].pid(),
+            Kind::Json(daemon, _) => daemon.pid(),
             Kind::Rpc(server) => server.pid(),
+            Kind::Log(server) => server.pid(),
             Kind::Floor(_) => std::process::id(),
         }
     }
@@ -211,8 +255,8 @@ impl Target {
     /// The write-ahead log of its store; none if it has no store.
     pub(crate) fn log(&self) -> Option<PathBuf> {
         let folder = match self.kind {
-            Kind::Floor(_) | Kind::Rpc(_) => self.folder.path().to_owned(),
-            Kind::Daemons(_) => self.folder.path().join("store"),
+            Kind::Floor(_) | Kind::Rpc(_) | Kind::Log(_) => self.folder.path().to_owned(),
+            Kind::Daemons(_) | Kind::Json(..) => self.folder.path().join("store"),
         };
         log_in(&folder)
     }
@@ -226,10 +270,13 @@ impl Target {
         texts: &Texts,
     ) -> Vec<Caller> {
         let mut channels = Vec::new();
-        if let Kind::Daemons(daemons) = &self.kind {
-            for daemon in daemons {
-                channels.push(connect(&daemon.socket).await);
-            }
+        let daemons = match &self.kind {
+            Kind::Daemons(daemons) => &daemons[..],
+            Kind::Json(daemon, _) => std::slice::from_ref(daemon),
+            Kind::Floor(_) | Kind::Rpc(_) | Kind::Log(_) => &[],
+        };
+        for daemon in daemons {
+            channels.push(connect(&daemon.socket).await);
         }
         let writers = match sessions {
             Sessions::Own => 1,
@@ -250,12 +297,22 @@ impl Target {
                     let own = match &session {
                         Some(session) if index % writers != 0 => session.clone(),
                         _ => {
-                            let channel = channels.get(index % channels.len().max(1)).cloned();
-                            Arc::new(Mutex::new(Session::begin(channel, writers).await))
+                            let maker = channels.get(index % channels.len().max(1)).cloned();
+                            let maker = maker.map_or(SessionMaker::Nobody, SessionMaker::Daemon);
+                            Arc::new(Mutex::new(Session::begin(maker, writers).await))
                         }
                     };
                     session = Some(own.clone());
                     To::Remote(client, own)
+                }
+                Kind::Json(_, HttpAddress { url, secret }) => {
+                    let connection = Http1::connect(url, Some(secret)).await;
+                    let session = Session::begin(SessionMaker::Daemon(channels[0].clone()), 1).await;
+                    To::Json(connection, session)
+                }
+                Kind::Log(server) => {
+                    let maker = SessionMaker::Log(Box::new(Http1::connect(&server.url, None).await));
+                    To::Log(Http1::connect(&server.url, None).await, Session::begin(maker, 1).await)
                 }
             };
             callers.push(Caller { texts: texts.of_caller(index), to });
@@ -317,6 +374,8 @@ pub(crate) struct Caller {
 enum To {
     Remote(Client, Arc<Mutex<Session>>),
     Floor(Floor, i64),
+    Json(Http1, Session),
+    Log(Http1, Session),
 }
 
 /// The sessions of callers.
@@ -330,8 +389,7 @@ pub(crate) enum Sessions {
 
 /// A session, and those that replace it.
 struct Session {
-    /// The connection on which sessions are created; none if the server has no sessions.
-    channel: Option<Channel>,
+    maker: SessionMaker,
     id: String,
     /// Messages in the session.
     count: usize,
@@ -339,22 +397,34 @@ struct Session {
     most: usize,
 }
 
+/// What creates the sessions of callers.
+enum SessionMaker {
+    /// The server has no sessions.
+    Nobody,
+    Daemon(Channel),
+    Log(Box<Http1>),
+}
+
+impl SessionMaker {
+    async fn session(&mut self) -> String {
+        match self {
+            Self::Nobody => "ses_00000000000000000000000000000000".to_owned(),
+            Self::Daemon(channel) => session(channel).await,
+            Self::Log(connection) => durable_streams::create(connection).await,
+        }
+    }
+}
+
 impl Session {
     /// A new session for this number of callers.
-    async fn begin(channel: Option<Channel>, writers: usize) -> Self {
-        let id = match &channel {
-            Some(channel) => session(channel).await,
-            None => "ses_00000000000000000000000000000000".to_owned(),
-        };
-        Self { channel, id, count: 0, most: writers * SESSION_MESSAGES }
+    async fn begin(mut maker: SessionMaker, writers: usize) -> Self {
+        Self { id: maker.session().await, maker, count: 0, most: writers * SESSION_MESSAGES }
     }
 
     /// The session for the next messages.
     async fn next(&mut self, count: usize) -> &str {
-        if let Some(channel) = &self.channel
-            && self.count >= self.most
-        {
-            self.id = session(channel).await;
+        if self.count >= self.most {
+            self.id = self.maker.session().await;
             self.count = 0;
         }
         self.count += count;
@@ -366,6 +436,13 @@ impl Session {
 pub(crate) enum Call {
     Remote(Bytes),
     Floor(Vec<String>),
+    Http(Vec<u8>),
+}
+
+/// The body of an append over HTTP, the same for every server.
+fn json_body(texts: impl Iterator<Item = String>) -> String {
+    let message = |text| json!({ "role": "ROLE_USER", "parts": [{ "text": { "text": text } }], "finish": {} });
+    json!({ "messages": texts.map(message).collect::<Vec<_>>() }).to_string()
 }
 
 impl Caller {
@@ -379,6 +456,14 @@ impl Caller {
                 let mut session = session.lock().await;
                 Call::Remote(client::encode(&request(session.next(count).await, texts.map(message).collect())))
             }
+            To::Json(connection, session) => {
+                let path = format!("/v1/sessions/{}/messages", session.next(count).await);
+                Call::Http(connection.request("POST", &path, "application/json", &json_body(texts)))
+            }
+            To::Log(connection, session) => {
+                let path = durable_streams::path(session.next(count).await);
+                Call::Http(connection.request("POST", &path, durable_streams::MEDIA_TYPE, &json_body(texts)))
+            }
         }
     }
 
@@ -387,7 +472,10 @@ impl Caller {
         match (&mut self.to, call) {
             (To::Remote(client, _), Call::Remote(body)) => client.append(body).await,
             (To::Floor(floor, session), Call::Floor(texts)) => floor.append(*session, texts).await,
-            (To::Remote(..), Call::Floor(_)) | (To::Floor(..), Call::Remote(_)) => panic!("a call of another caller"),
+            (To::Json(connection, _) | To::Log(connection, _), Call::Http(request)) => {
+                connection.call(&request).await;
+            }
+            _ => panic!("a call of another caller"),
         }
     }
 }

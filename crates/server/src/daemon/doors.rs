@@ -23,14 +23,14 @@ use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
 /// Headers of answers over HTTP: nothing of them is a page, and no page frames them.
-const STRICT: [(HeaderName, &str); 4] = [
+static STRICT: [(HeaderName, HeaderValue); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
     ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
 /// Paths over HTTP that take no credentials.
@@ -137,8 +137,8 @@ impl Doors {
 
 /// The same answer for nobody's page.
 fn strict(mut answer: Response<Body>) -> Response<Body> {
-    for (name, value) in STRICT {
-        answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    for (name, value) in &STRICT {
+        answer.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
     answer
 }

@@ -4,15 +4,16 @@
 use crate::app::{Error, Reason};
 use crate::limits;
 use crate::pb::{self, codec::BytesCodec};
-use bytes::Bytes;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderName, Request, Response, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version, header};
+use http_body_util::{BodyExt as _, Full};
 use prost_reflect::prost::Message;
 use std::convert::Infallible;
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
-use tonic::{Status, Streaming};
-use tower::Service;
+use tonic::{Code, Status, Streaming};
+use tower::{Service, ServiceExt as _};
 
 /// A service of gRPC calls, such as tonic's routes.
 pub trait GrpcRoutes:
@@ -41,6 +42,8 @@ impl<S> GrpcRoutes for S where
 {
 }
 
+/// Bytes that gRPC puts before each message: a flag for compression, and the length.
+const PREFIX_BYTES: usize = 5;
 /// The header with the caller's name for itself.
 const ACTOR: HeaderName = HeaderName::from_static(pb::ACTOR_HEADER);
 /// The header with the tenant in which an operator acts.
@@ -77,10 +80,25 @@ impl Call {
     /// # Errors
     ///
     /// The service's status, or the refusal of a request that is too large.
-    pub(super) async fn unary(self, routes: impl GrpcRoutes) -> Result<tonic::Response<Bytes>, CallFailure> {
-        let (mut client, request, path) = self.prepare(routes)?;
-        let Ok(()) = client.ready().await;
-        Ok(client.unary(request, path, BytesCodec).await?)
+    pub(super) async fn unary(self, routes: impl GrpcRoutes) -> Result<Response<Bytes>, CallFailure> {
+        let (headers, extensions, message, path) = self.prepare()?;
+        let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+        framed.put_u8(0);
+        framed.put_u32(u32::try_from(message.len()).map_err(Error::internal)?);
+        framed.put(message);
+        let mut request =
+            Request::new(tonic::body::Body::new(Full::new(framed.freeze()).map_err(|never| match never {})));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path.into();
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = headers;
+        request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        *request.extensions_mut() = extensions;
+        let Ok(answer) = routes.oneshot(request).await;
+        let (head, body) = answer.into_parts();
+        let message = read_answer(&head.headers, body).await?;
+        Ok(Response::from_parts(head, message))
     }
 
     /// Makes the call of an RPC with a stream of responses, which are read as they are asked for.
@@ -89,13 +107,15 @@ impl Call {
     ///
     /// As [`Self::unary`]; an error after the first response is in the stream.
     pub(super) async fn streaming(self, routes: impl GrpcRoutes) -> Result<MessageStream, CallFailure> {
-        let (mut client, request, path) = self.prepare(routes)?;
+        let (headers, extensions, message, path) = self.prepare()?;
+        let mut client = Grpc::new(routes).max_decoding_message_size(limits::RESPONSE_BYTES_MAX);
+        let request = tonic::Request::from_parts(MetadataMap::from_headers(headers), extensions, message);
         let Ok(()) = client.ready().await;
         let (_, messages, extensions) = client.server_streaming(request, path, BytesCodec).await?.into_parts();
         Ok(MessageStream { messages, extensions })
     }
 
-    fn prepare<S: GrpcRoutes>(self, routes: S) -> Result<(Grpc<S>, tonic::Request<Bytes>, PathAndQuery), Error> {
+    fn prepare(self) -> Result<(HeaderMap, Extensions, Bytes, PathAndQuery), Error> {
         let Self { path, origin: Origin { headers, extensions }, message } = self;
         let limit = limits::REQUEST_BYTES_MAX;
         if message.len() > limit {
@@ -106,10 +126,37 @@ impl Call {
         for name in PASSED {
             passed.extend(headers.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
         }
-        let client = Grpc::new(routes).max_decoding_message_size(limits::RESPONSE_BYTES_MAX);
-        let request = tonic::Request::from_parts(MetadataMap::from_headers(passed), extensions, message);
-        Ok((client, request, path))
+        Ok((passed, extensions, message, path))
     }
+}
+
+/// The one message of an answer, without what gRPC puts before it.
+///
+/// # Errors
+///
+/// The status of a call that failed.
+async fn read_answer(headers: &HeaderMap, body: tonic::body::Body) -> Result<Bytes, Status> {
+    if let Some(status) = Status::from_header_map(headers)
+        && status.code() != Code::Ok
+    {
+        return Err(status);
+    }
+    let answer = body.collect().await?;
+    match answer.trailers().and_then(Status::from_header_map) {
+        Some(status) if status.code() == Code::Ok => {}
+        Some(status) => return Err(status),
+        None => return Err(Status::unknown("the answer has no status")),
+    }
+    let mut message = answer.to_bytes();
+    let is_whole = message.first_chunk().is_some_and(|[flag, length @ ..]: &[u8; PREFIX_BYTES]| {
+        *flag == 0
+            && usize::try_from(u32::from_be_bytes(*length)).is_ok_and(|length| length == message.len() - PREFIX_BYTES)
+    });
+    if !is_whole {
+        return Err(Status::internal("the answer is not one message"));
+    }
+    message.advance(PREFIX_BYTES);
+    Ok(message)
 }
 
 /// The messages of a stream, and the extensions of its response: what the service holds for the messages is held until

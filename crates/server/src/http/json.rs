@@ -1,6 +1,6 @@
 //! Protocol messages in protobuf's JSON mapping, with errors that name the field.
 
-use super::{protocol, values};
+use super::{protocol, transcoding};
 use crate::app::error::excerpt;
 use crate::app::{Error, Reason, Result};
 use bytes::Bytes;
@@ -15,14 +15,13 @@ const NAMING: [(&str, &str); 2] = [
     ("multiple fields provided for oneof '", "is given twice"),
 ];
 
-/// Parses a message from a JSON text.
+/// Parses a message from a JSON text, which has no more values than any request may have.
 ///
 /// # Errors
 ///
 /// `REQUEST_MALFORMED` if the text is not one JSON object; `INVALID_FIELD` with the field's path for a field that the
-/// message does not have or that has another type; `REQUEST_TOO_LARGE` for more values than any request may have.
+/// message does not have or that has another type.
 pub(super) fn decode(descriptor: &MessageDescriptor, text: &[u8]) -> Result<DynamicMessage> {
-    values::check(text)?;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let message = read_message(descriptor, &mut deserializer)?;
     deserializer.end().map_err(|cause| json_error(&cause))?;
@@ -77,6 +76,9 @@ fn json_error(cause: &serde_json::Error) -> Error {
 ///
 /// `INTERNAL` if the message is not one of its type.
 pub(super) fn encode(descriptor: &MessageDescriptor, message: Bytes) -> Result<Vec<u8>> {
+    if let Some(text) = transcoding::json(descriptor.full_name(), &message) {
+        return Ok(text);
+    }
     let message = DynamicMessage::decode(descriptor.clone(), message).map_err(Error::internal)?;
     serde_json::to_vec(&message).map_err(Error::internal)
 }
@@ -90,8 +92,7 @@ pub(super) fn text_of<M: Message + Name>(message: &M) -> Result<String> {
     let name = M::full_name();
     let descriptor = protocol::DESCRIPTORS.get_message_by_name(&name);
     let descriptor = descriptor.ok_or_else(|| Error::internal(format_args!("the protocol has no {name}")))?;
-    let message = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice()).map_err(Error::internal)?;
-    serde_json::to_string(&message).map_err(Error::internal)
+    String::from_utf8(encode(&descriptor, message.encode_to_vec().into())?).map_err(Error::internal)
 }
 
 /// A message of the protocol from fields that are JSON values already.

@@ -19,6 +19,7 @@ mod routes;
 mod schema;
 mod streams;
 mod template;
+mod transcoding;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -40,7 +41,6 @@ use failure::Failure;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
-use prost_reflect::prost::Message as _;
 use routes::{Route, RouteMatch, RouteTable};
 use std::sync::Arc;
 use streams::{lists, sse};
@@ -111,21 +111,23 @@ impl<S: GrpcRoutes> HttpDoor<S> {
             body: &body,
             idempotency_key: idempotency_key(&head)?,
         };
-        let message = Bytes::from(request::message(route, parts)?.encode_to_vec());
+        let message = Bytes::from(request::encoded(route, parts)?);
         drop(body);
         self.call(route, head, message).await
     }
 
     async fn call(&self, route: &Route, head: Parts, message: Bytes) -> Result<Response, Failure> {
         let output = route.rpc.output();
-        let origin = Origin { headers: head.headers.clone(), extensions: head.extensions };
-        let call = Call { path: route.grpc_path.clone(), origin, message };
+        let path = route.grpc_path.clone();
         if !route.rpc.is_server_streaming() {
-            let (_, message, extensions) = call.unary(self.grpc.clone()).await?.into_parts();
+            let origin = Origin { headers: head.headers, extensions: head.extensions };
+            let (answer, message) = Call { path, origin, message }.unary(self.grpc.clone()).await?.into_parts();
             let mut response = answers::whole(&output, message)?;
-            *response.extensions_mut() = extensions;
+            *response.extensions_mut() = answer.extensions;
             return Ok(response);
         }
+        let origin = Origin { headers: head.headers.clone(), extensions: head.extensions };
+        let call = Call { path, origin, message };
         let stream = call.streaming(self.grpc.clone()).await?;
         let extensions = stream.extensions().clone();
         let messages = StreamedMessages::begin(output, stream).await?;

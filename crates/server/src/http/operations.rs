@@ -53,7 +53,7 @@ async fn measurements<S: GrpcRoutes>(grpc: S, request: Request) -> Result<Respon
     let (head, _) = request.into_parts();
     let origin = Origin { headers: head.headers, extensions: head.extensions };
     let answer = Call { path: SERVER_INFO, origin, message: Bytes::new() }.unary(grpc).await?;
-    let info = pb::GetServerInfoResponse::decode(answer.into_inner());
+    let info = pb::GetServerInfoResponse::decode(answer.into_body());
     let info = info.map_err(|error| Error::internal(format_args!("the state cannot be read: {error}")))?;
     if info.writer.is_none() {
         // Without the state, every figure of it would be a zero.

@@ -1,8 +1,9 @@
 //! The request message of a call: what its path, its query and its body say.
 
-use super::json;
 use super::routes::{BodyRule, Route};
+use super::{json, transcoding, values};
 use crate::app::{Error, Result};
+use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::{Map, Value as Json};
 
@@ -25,25 +26,62 @@ pub(super) struct Parts<'a> {
     pub(super) idempotency_key: Option<&'a str>,
 }
 
-/// The request message of a route.
+/// The encoded request message of a route.
 ///
 /// # Errors
 ///
 /// `INVALID_FIELD` for a field that the request does not have, cannot have there, or that has another type, and for one
 /// that is given twice with different values; `REQUEST_MALFORMED` for a body that is no JSON object, or not expected;
 /// `REQUEST_TOO_LARGE` for a body with more values than any may have.
-pub(super) fn message(route: &Route, parts: Parts<'_>) -> Result<DynamicMessage> {
-    let input = route.rpc.input();
-    let mut message = match &route.body {
+pub(super) fn encoded(route: &Route, parts: Parts<'_>) -> Result<Vec<u8>> {
+    check(route, parts)?;
+    match transcoded(route, parts) {
+        Some(encoded) => Ok(encoded),
+        None => Ok(message(route, parts)?.encode_to_vec()),
+    }
+}
+
+/// Refuses what no request of the route has, before anything is made of it.
+fn check(route: &Route, parts: Parts<'_>) -> Result<()> {
+    match &route.body {
         BodyRule::Whole => {
             if let Some((name, _)) = form_urlencoded::parse(parts.query.as_bytes()).next() {
                 return Err(Error::field(name, "is a query parameter; the fields of this call are in its body"));
             }
-            decode(&input, parts.body)?
         }
         BodyRule::Empty if !parts.body.is_empty() => {
             return Err(Error::new(crate::app::Reason::RequestMalformed, "the call has no body"));
         }
+        BodyRule::Empty | BodyRule::Field(_) => {}
+    }
+    if parts.body.is_empty() { Ok(()) } else { values::check(parts.body) }
+}
+
+/// The encoded request message, made without reflection; none if it takes it.
+fn transcoded(route: &Route, parts: Parts<'_>) -> Option<Vec<u8>> {
+    let input = route.rpc.input();
+    let text = match &route.body {
+        BodyRule::Whole if !parts.body.is_empty() => parts.body,
+        BodyRule::Whole | BodyRule::Empty if parts.query.is_empty() => b"{}",
+        _ => return None,
+    };
+    let mut fields = transcoding::encode(input.full_name(), text)?;
+    for (name, value) in parts.variables {
+        fields = fields.with(name, value)?;
+    }
+    if let Some(key) = parts.idempotency_key
+        && input.get_field_by_name(REQUEST_ID).is_some()
+    {
+        fields = fields.with(REQUEST_ID, unquoted(key))?;
+    }
+    Some(fields.into_bytes())
+}
+
+/// The request message, by reflection.
+fn message(route: &Route, parts: Parts<'_>) -> Result<DynamicMessage> {
+    let input = route.rpc.input();
+    let mut message = match &route.body {
+        BodyRule::Whole => decode(&input, parts.body)?,
         BodyRule::Empty => json::from_fields(&input, query(route, parts.query)?)?,
         BodyRule::Field(field) => {
             let mut message = json::from_fields(&input, query(route, parts.query)?)?;
@@ -53,21 +91,30 @@ pub(super) fn message(route: &Route, parts: Parts<'_>) -> Result<DynamicMessage>
             message
         }
     };
-    for (path, value) in parts.variables {
-        bind(&mut message, path, value)?;
-    }
-    if let Some(key) = parts.idempotency_key
-        && input.get_field_by_name(REQUEST_ID).is_some()
-    {
-        // The header is a quoted string by its draft, and a plain one by custom.
-        let key = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(key);
-        bind(&mut message, REQUEST_ID, key).map_err(|_| Error::field(REQUEST_ID, "is not the Idempotency-Key"))?;
-    }
+    bind_all(&mut message, parts)?;
     Ok(message)
 }
 
 fn decode(descriptor: &MessageDescriptor, body: &[u8]) -> Result<DynamicMessage> {
     if body.is_empty() { Ok(DynamicMessage::new(descriptor.clone())) } else { json::decode(descriptor, body) }
+}
+
+/// Sets the fields that are neither in the query nor in the body.
+fn bind_all(message: &mut DynamicMessage, parts: Parts<'_>) -> Result<()> {
+    for (path, value) in parts.variables {
+        bind(message, path, value)?;
+    }
+    if let Some(key) = parts.idempotency_key
+        && message.descriptor().get_field_by_name(REQUEST_ID).is_some()
+    {
+        bind(message, REQUEST_ID, unquoted(key)).map_err(|_| Error::field(REQUEST_ID, "is not the Idempotency-Key"))?;
+    }
+    Ok(())
+}
+
+/// An idempotency key, whose header is a quoted string by its draft, and a plain one by custom.
+fn unquoted(key: &str) -> &str {
+    key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(key)
 }
 
 /// Sets a field that has no value yet, or this one.

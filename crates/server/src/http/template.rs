@@ -2,6 +2,7 @@
 
 use crate::app::{self, Error};
 use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 
 /// A template: segments, each a text or a variable, and the verb of a custom method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,23 +27,25 @@ pub(super) struct MalformedTemplate {
 
 /// The path of a request, decoded segment by segment.
 #[derive(Debug)]
-pub(super) struct RequestPath {
-    segments: Vec<String>,
+pub(super) struct RequestPath<'a> {
+    segments: Vec<Cow<'a, str>>,
     /// The last segment without its verb, and the verb.
-    verb: Option<(String, String)>,
+    verb: Option<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-impl RequestPath {
+impl<'a> RequestPath<'a> {
     /// Decodes a path. An escaped colon is part of its segment and begins no verb.
     ///
     /// # Errors
     ///
     /// `REQUEST_MALFORMED` for escapes that are no UTF-8.
-    pub(super) fn parse(path: &str) -> app::Result<Self> {
-        let decode = |segment: &str| {
-            let text = percent_decode_str(segment).decode_utf8();
+    pub(super) fn parse(path: &'a str) -> app::Result<Self> {
+        let decode = |segment: &'a str| {
+            if !segment.contains('%') {
+                return Ok(Cow::Borrowed(segment));
+            }
             let malformed = |_| Error::new(app::Reason::RequestMalformed, "the path is not UTF-8");
-            text.map(|text| text.into_owned()).map_err(malformed)
+            percent_decode_str(segment).decode_utf8().map_err(malformed)
         };
         let raw: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         let verb = match raw.last().and_then(|last| last.rsplit_once(':')) {
@@ -72,7 +75,7 @@ impl Template {
     }
 
     /// The values of the variables, by their fields; none if the path is another one.
-    pub(super) fn variables(&self, path: &RequestPath) -> Option<Vec<(&str, String)>> {
+    pub(super) fn variables(&self, path: &RequestPath<'_>) -> Option<Vec<(&str, String)>> {
         if self.segments.len() != path.segments.len() {
             return None;
         }
@@ -86,7 +89,9 @@ impl Template {
         for (segment, value) in self.segments.iter().zip(before.iter().chain([last])) {
             match segment {
                 Segment::Literal(text) if text == value => {}
-                Segment::Variable(field) if !value.is_empty() => variables.push((field.as_str(), value.clone())),
+                Segment::Variable(field) if !value.is_empty() => {
+                    variables.push((field.as_str(), value.clone().into_owned()))
+                }
                 Segment::Literal(_) | Segment::Variable(_) => return None,
             }
         }

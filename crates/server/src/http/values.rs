@@ -74,13 +74,13 @@ fn count(limit: usize, text: &[u8]) -> Option<usize> {
 
 /// Passes the rest of a string.
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
-            _ => {}
+    while let Some(at) = memchr::memchr2(b'"', b'\\', bytes.as_slice()) {
+        if bytes.nth(at) == Some(&b'"') {
+            return;
         }
+        bytes.next();
     }
+    *bytes = [].iter();
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub(super) async fn list(
     origin: &Origin,
     request: &pb::ListEventsRequest,
 ) -> Result<pb::ListEventsResponse, CallFailure> {
-    let message = origin.call(LIST_EVENTS, request).unary(grpc).await?.into_inner();
+    let message = origin.call(LIST_EVENTS, request).unary(grpc).await?.into_body();
     let page = pb::ListEventsResponse::decode(message);
     Ok(page.map_err(|cause| Status::internal(format!("a page cannot be read: {cause}")))?)
 }
