@@ -263,7 +263,7 @@ async fn a_daemon_does_what_a_simulation_does_whatever_is_written() {
             let entries = messages.iter().cloned().map(|message| TranscriptEntry::Message(Box::new(message)));
             let entries: Vec<TranscriptEntry> = entries.collect();
             let foreseen = play(&preset.policy(), &window, &entries, &longhand_extractive::extract, &|input| {
-                longhand_extractive::digest(input).to_json()
+                longhand_extractive::Covered::new(input).digest().to_json()
             });
             let foreseen = foreseen.compactions().map(|done| (done.message, done.before_tokens, done.after_tokens));
             let foreseen: Vec<Done> = foreseen.collect();
@@ -292,7 +292,7 @@ async fn a_session_is_played_under_presets_and_nothing_is_written() {
         assert!(name == preset || name.is_empty() && preset == "opencode@seed", "{name} instead of {preset}");
         let policy = presets::find(preset).expect("a preset").policy();
         let expected = play(&policy, &window(6_000, 1_000), &entries, &longhand_extractive::extract, &|input| {
-            longhand_extractive::digest(input).to_json()
+            longhand_extractive::Covered::new(input).digest().to_json()
         });
         assert_eq!(outcome, &expected, "{preset}: as the transcript of the session alone");
         assert!(outcome.compactions().count() > 0, "{preset} compacts");

@@ -150,7 +150,8 @@ impl Scenario {
     pub(super) fn text(&self, number: usize, input: &SummaryInput) -> String {
         let past = input.previous.as_deref().unwrap_or(NO_HISTORY);
         let text = self.composed(number, &input.messages, &input.split_turn, past);
-        longhand_extractive::completed(SummaryOutput::new(text, "conformance"), input, &[]).text
+        let covered = longhand_extractive::Covered::new(input);
+        longhand_extractive::completed(SummaryOutput::new(text, "conformance"), &covered, &[]).text
     }
 
     /// The answer to a request of the daemon.

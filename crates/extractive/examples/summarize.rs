@@ -8,7 +8,7 @@
 
 use longhand_core::policy::Counting;
 use longhand_core::policy::summary::SummaryInput;
-use longhand_extractive::{digest, extract};
+use longhand_extractive::{Covered, extract};
 use longhand_model::compaction::Level;
 use longhand_model::ids::{MessageId, PartId, SessionId};
 use longhand_model::mark::Words;
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let text = extract(&input);
             milliseconds = began.elapsed().as_secs_f64() * 1_000.0;
             let began = Instant::now();
-            let read = digest(&input);
+            let read = Covered::new(&input).digest();
             digest_milliseconds = began.elapsed().as_secs_f64() * 1_000.0;
             input.previous_digest = carries.then(|| read.to_json());
             input.previous = Some(text);

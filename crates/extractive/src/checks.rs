@@ -1,7 +1,6 @@
 //! Checks: tests, builds and other commands with a relevant outcome, each with its last one.
 
-use super::commands;
-use super::text;
+use super::{commands, text};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 

@@ -4,16 +4,11 @@
 //! worse than a missed one: a condition, a negation or a time is no claim, nor is what results cannot tell.
 
 use super::checks::{Check, Outcome};
-use super::commands;
-use super::digest::Digest;
-use super::files::File;
-use super::record::Record;
 use super::text::{self, Lead, pattern};
-use longhand_core::policy::files as lists;
-use longhand_core::policy::summary::SummaryInput;
+use super::{commands, digest::Digest, files::File, record::Record};
+use longhand_core::policy::{files as lists, summary::SummaryInput};
 use longhand_model::compaction::{Contradiction, ContradictionKind};
-use longhand_model::part::PartBody;
-use longhand_model::view::SourceMessage;
+use longhand_model::{part::PartBody, view::SourceMessage};
 use regex::Regex;
 use std::cell::OnceCell;
 use std::sync::LazyLock;
@@ -73,12 +68,8 @@ static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
 /// The evidence for and against the claims of a summary.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence<'a> {
-    /// The messages that the summary covers, oldest first.
+    /// The messages that the summary covers, oldest first, and later ones, which its writer may have read too.
     pub messages: Vec<&'a SourceMessage>,
-    /// What the summary before it covers, whose messages are not at hand.
-    pub earlier: Digest,
-    /// Later messages, which its writer may have read too.
-    pub behind: Vec<&'a SourceMessage>,
     /// Other texts that the writer was given: the previous summary, instructions.
     pub texts: Vec<&'a str>,
     /// True if the writer may know files and commits from elsewhere, such as an agent that summarizes its own context.
@@ -86,37 +77,36 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// The evidence for a summary that was written from an input and nothing else.
-    pub fn from_input(input: &'a SummaryInput) -> Self {
+    /// The evidence for a summary that was written from an input, and perhaps from what came right behind it.
+    pub(super) fn from_input(input: &'a SummaryInput, behind: &'a [SourceMessage]) -> Self {
         let prompt = &input.rules.prompt;
         let texts = prompt.rules.iter().chain(&prompt.task).chain(&input.previous).chain([&input.instructions]);
         Self {
-            messages: input.messages.iter().chain(&input.split_turn).collect(),
-            earlier: input.previous_digest.as_deref().and_then(Digest::from_json).unwrap_or_default(),
-            behind: Vec::new(),
-            texts: texts.map(String::as_str).collect(),
+            messages: input.messages.iter().chain(&input.split_turn).chain(behind).collect(),
+            texts: texts.chain(&input.previous_digest).map(String::as_str).collect(),
             knows_more: false,
         }
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &'a SourceMessage> {
-        self.messages.iter().chain(&self.behind).copied()
-    }
-
-    pub(super) fn digest(&self) -> Digest {
-        self.earlier.clone().merged(Digest::from_messages(self.all()))
     }
 }
 
 /// The claims of a summary that the record of the evidence contradicts, each once, at most `CONTRADICTIONS_MAX`.
 pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradiction> {
-    let digest = evidence.digest();
-    let (record, _) = Record::from_digest(&digest);
-    let judge = Judge { evidence: Some(evidence), knows_more: evidence.knows_more, ..Judge::from_record(&record) };
+    let (record, _) = Record::from_digest(&Digest::from_messages(evidence.messages.iter().copied()));
+    contradicted(evidence, &record, 0, summary)
+}
+
+/// The same with the record of the evidence, before which `earlier` messages are not at hand.
+pub(super) fn contradicted(
+    evidence: &Evidence<'_>,
+    record: &Record,
+    earlier: i64,
+    summary: &str,
+) -> Vec<Contradiction> {
+    let judge = Judge { evidence: Some(evidence), knows_more: evidence.knows_more, ..Judge::from_record(record) };
     let bounded = |words: &str| text::clip(&text::one_line(&text::clean(words)), CONTRADICTION_CHARS_MAX);
     let found = claims(summary).into_iter().filter_map(|claim| {
         let (kind, history, at) = judge.judge(&claim)?;
-        let source = at.and_then(|at| evidence.all().nth(usize::try_from(at - evidence.earlier.length).ok()?));
+        let source = at.and_then(|at| evidence.messages.get(usize::try_from(at - earlier).ok()?));
         let message = source.map(|source| source.message.id);
         Some(Contradiction { kind, claim: bounded(&claim), history: bounded(&history), message })
     });
@@ -275,8 +265,7 @@ impl<'a> Judge<'a> {
 
 fn texts_of(evidence: &Evidence<'_>) -> String {
     let mut texts = evidence.texts.join("\n");
-    texts.push_str(&evidence.earlier.to_json());
-    for part in evidence.all().flat_map(|source| &source.message.parts) {
+    for part in evidence.messages.iter().flat_map(|source| &source.message.parts) {
         texts.push('\n');
         texts.push_str(words_of(&part.body));
     }

@@ -4,11 +4,8 @@
 //! lines. Each time, the lines that add most for their length come first ([`super::coverage`]).
 
 use super::coverage::{Coverage, Terms};
-use super::denials;
-use super::statements::head_of;
-use super::text;
-use longhand_core::policy::tokens::text_units;
-use longhand_core::policy::{Bullet, Counting, Section, Summary, SummaryFormat, Topic};
+use super::{denials, statements::head_of, text};
+use longhand_core::policy::{Bullet, Counting, Section, Summary, SummaryFormat, Topic, tokens::text_units};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 

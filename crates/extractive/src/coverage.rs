@@ -5,7 +5,7 @@
 //! submodular, and a greedy one is near the best.
 
 use super::text::is_wide;
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Worth of names, and of numbers, paths and identifiers of programs, relative to other words; the power of the rarity
@@ -68,16 +68,18 @@ impl Coverage {
 
     /// The number of a word, with the worth of its form until the rarity of all is known.
     fn number(&mut self, word: &str, is_name: bool) -> u32 {
-        let next = self.worth.len() as u32;
-        let number = *self.numbers.entry(word.to_owned()).or_insert(next);
-        let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
-        let worth = if is_value { VALUE_WORTH } else { 1.0 };
-        if number == next {
-            self.worth.push(worth);
+        let number = self.numbers.get(word).copied().unwrap_or_else(|| {
+            let next = self.worth.len() as u32;
+            let is_value = word.contains(|letter: char| "/_.".contains(letter) || letter.is_ascii_digit());
+            self.numbers.insert(word.to_owned(), next);
+            self.worth.push(if is_value { VALUE_WORTH } else { 1.0 });
             self.uses.push(0);
+            next
+        });
+        if is_name {
+            let known = &mut self.worth[number as usize];
+            *known = known.max(NAME_WORTH);
         }
-        let known = &mut self.worth[number as usize];
-        *known = known.max(if is_name { NAME_WORTH } else { worth });
         number
     }
 
@@ -156,7 +158,7 @@ fn each_word(text: &str, mut take: impl FnMut(&str, bool)) {
             if word.is_empty() {
                 is_name = letter.is_uppercase() && !std::mem::take(&mut begins);
             }
-            word.extend(letter.to_lowercase());
+            if letter.is_ascii() { word.push(letter.to_ascii_lowercase()) } else { word.extend(letter.to_lowercase()) }
         } else {
             flush(&mut word, is_name, &mut take);
             begins |= ".!?:…“\"".contains(letter);

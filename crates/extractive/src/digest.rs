@@ -4,24 +4,18 @@
 //! neighbouring ranges are merged into the digest of both, so that a summary that replaces another one is made from the
 //! originals of both ranges, and costs no more for a longer session.
 
-use super::checks::Outcome;
-use super::commands;
-use super::shape::is_prose;
-use super::text;
 use super::tools::{self, ToolUse};
-use longhand_core::policy::calls::Calls;
-use longhand_core::policy::plan::slot;
-use longhand_model::Revision;
-use longhand_model::mark::Words;
+use super::{checks::Outcome, commands, text};
+use longhand_core::policy::{calls::Calls, plan::slot};
 use longhand_model::message::{MessageKind, Role};
 use longhand_model::part::{PartBody, ResultStatus};
-use longhand_model::view::SourceMessage;
+use longhand_model::{Revision, mark::Words, view::SourceMessage};
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
-const BYTES_MAX: usize = 1_024 * 1_024;
+const BYTES_MAX: usize = 768 * 1_024;
 const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
-const SAID_BYTES_MAX: usize = BYTES_MAX / 4;
+const SAID_BYTES_MAX: usize = BYTES_MAX / 6;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
 
 /// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an
@@ -33,7 +27,7 @@ const OUTPUT_TAIL_BYTES: usize = 1_800;
 const PROSE_BYTES_MAX: usize = 16_000;
 
 /// What a stored digest begins with, in this form of its entries.
-const FORM: &str = "2 ";
+pub const FORM: &str = "2 ";
 
 /// What a summary is made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -211,15 +205,15 @@ fn shortened(mut usage: ToolUse) -> ToolUse {
 /// The beginning and the end of an output, and the line between them that states the error.
 fn deciding_parts(output: &str) -> String {
     let output = text::clean(output);
-    if is_prose(&output) {
+    if text::is_prose(&output) {
         return commands::head(&output, PROSE_BYTES_MAX).to_owned();
     }
     if output.len() <= OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES {
         return output.into_owned();
     }
     let (head, tail) = (commands::head(&output, OUTPUT_HEAD_BYTES), commands::tail(&output, OUTPUT_TAIL_BYTES));
-    match commands::deciding(&output).filter(|line| commands::reports_failure(&output) && !tail.contains(line.as_str()))
-    {
+    let line = commands::reports_failure(&output).then(|| commands::deciding(&output)).flatten();
+    match line.filter(|line| !tail.contains(line.as_str())) {
         Some(line) => format!("{head}\n{line}\n{tail}"),
         None => format!("{head}\n{tail}"),
     }

@@ -22,7 +22,6 @@ mod files;
 mod lines;
 mod record;
 mod runs;
-mod shape;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -30,7 +29,7 @@ mod text;
 mod tools;
 mod write;
 
-pub use carried::{beside_supplied, completed, may_quote, tokens_max, what_happened, what_people_said};
+pub use carried::{beside_supplied, completed, may_quote, tokens_max, what_people_said};
 pub use claims::{CONTRADICTION_CHARS_MAX, CONTRADICTIONS_MAX, Evidence, contradictions};
-pub use digest::Digest;
-pub use write::{NAME, digest, extract, write};
+pub use digest::{Digest, FORM};
+pub use write::{Covered, NAME, extract};

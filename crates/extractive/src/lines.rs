@@ -3,14 +3,11 @@
 //! Each kind of fact has one form. The newest facts have most detail.
 
 use super::checks::{Check, Outcome};
-use super::claims::Judge;
-use super::commands::Purpose;
 use super::compose::{BETWEEN, Item, Order, Origin, TEXT};
 use super::files::{File, Setting};
-use super::record::Record;
 use super::runs::{HandledSubject, Run};
 use super::statements::{self, Turn, is_nudge};
-use super::text;
+use super::{claims::Judge, commands::Purpose, record::Record, text};
 use longhand_core::policy::Topic;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

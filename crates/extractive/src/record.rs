@@ -6,11 +6,9 @@
 use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::digest::{Body, Call, Digest};
-use super::files::Files;
-use super::runs::Runs;
 use super::statements::{self, Turn, is_nudge};
-use super::text;
 use super::tools::{self, Kind, ToolUse};
+use super::{files::Files, runs::Runs, text};
 use longhand_model::mark::WordsStance;
 use regex::Regex;
 use std::collections::HashSet;

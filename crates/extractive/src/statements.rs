@@ -1,10 +1,8 @@
 //! Statements: what people typed and what agents said, without wrappings and pasted text, in pieces that stand alone.
 
-use super::commands;
 use super::digest::{Body, Digest, Entry};
-use super::shape::{is_machine_made, is_prose};
-use super::text::{self, is_wide};
-use super::tools::Kind;
+use super::text::{self, is_machine_made, is_prose, is_wide};
+use super::{commands, tools::Kind};
 use longhand_model::mark::WordsStance;
 use regex::Regex;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -149,9 +147,13 @@ pub(super) fn is_nudge(words: &str) -> bool {
 }
 
 fn has_at_most(words: &str, count: usize) -> bool {
-    let wide = words.chars().filter(|letter| is_wide(*letter)).count();
-    let others = words.split_whitespace().filter(|word| !word.contains(is_wide)).count();
-    2 * wide + 3 * others <= 3 * count
+    let size = |word: &str| match word.chars().filter(|letter| is_wide(*letter)).count() {
+        0 => 3,
+        wide => 2 * wide,
+    };
+    // A long text is not read to its end.
+    let left = words.split_whitespace().try_fold(3 * count, |left, word| left.checked_sub(size(word)));
+    left.is_some()
 }
 
 /// The question at the end of a text, or else, if it is asked for, its last statement.

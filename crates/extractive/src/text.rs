@@ -1,4 +1,4 @@
-//! Text: cleaning, splitting into sentences, shortening, and quoting.
+//! Text: cleaning, splitting into sentences, shortening, quoting, and its shape: by a person or by a program.
 //!
 //! History is data. A quotation becomes one line without control characters, and cannot be mistaken for a heading, for
 //! a file tag or for the end of the summary.
@@ -24,7 +24,10 @@ static MARKUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"\*\*|__|~~"));
 
 /// Removes terminal escapes, control characters, and characters that reorder or hide text; line breaks stay.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(|letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter))) {
+    let is_plain = |byte: u8| byte == b'\n' || (b' '..0x7f).contains(&byte);
+    if text.bytes().all(is_plain)
+        || !text.contains(|letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter)))
+    {
         return Cow::Borrowed(text);
     }
     let text = ESCAPE.replace_all(text, "");
@@ -53,7 +56,11 @@ pub(super) fn spoken(text: &str) -> String {
 
 /// The text on one line: each run of white space becomes one space.
 pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        line.extend(if line.is_empty() { ["", word] } else { [" ", word] });
+    }
+    line
 }
 
 /// A line of the summary without tags and unclosed code quotes, whatever it quotes.
@@ -171,4 +178,39 @@ pub(super) fn base_name(path: &str) -> &str {
 
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")
+}
+
+/// True for an output that is a text for people: the body of an issue, a page, the answer of another agent.
+pub(super) fn is_prose(output: &str) -> bool {
+    const LINES_MIN: usize = 4;
+    const PROSE_PERCENT_MIN: usize = 60;
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).take(400).collect();
+    let says = |line: &&&str| {
+        let line = line.trim();
+        let is_point =
+            ["- ", "* ", "• ", "# ", "## "].iter().any(|mark| line.starts_with(mark)) || line.ends_with([':', '：']);
+        let words =
+            line.split_whitespace().filter(|word| word.chars().filter(|letter| letter.is_alphabetic()).count() > 1);
+        is_point
+            || !is_machine_made(line)
+                && (words.count() >= 4 || line.chars().filter(|letter| is_wide(*letter)).count() > 8)
+    };
+    let said = lines.iter().filter(says).count();
+    lines.len() >= LINES_MIN && 100 * said >= PROSE_PERCENT_MIN * lines.len()
+}
+
+/// True for a line of a log, of a table or of code: few letters, indented, or padded by a terminal.
+pub(super) fn is_machine_made(line: &str) -> bool {
+    const LETTERS_PERCENT_MIN: usize = 75;
+    let words = line.trim();
+    let is_indented = line.starts_with('\t') || line.starts_with("    ");
+    if is_indented || line.ends_with("  ") || words.contains("    ") {
+        return true;
+    }
+    let (mut all, mut letters) = (0, 0);
+    for letter in words.chars() {
+        all += 1;
+        letters += usize::from(letter.is_alphabetic() || matches!(letter, ' ' | ',' | '.'));
+    }
+    100 * letters < LETTERS_PERCENT_MIN * all
 }

@@ -1,4 +1,4 @@
-//! Computation in the background: a few at a time, on threads whose priority is so low that each gets about a quarter of a
+//! Computation in the background: a few at a time, on threads whose priority is so low that each gets about a tenth of a
 //! processor that others want, and all that nobody wants.
 //!
 //! Only computation goes there: who waits for one of these threads waits for everybody else. So none of them holds a lock,

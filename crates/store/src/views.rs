@@ -5,6 +5,7 @@ use super::ledger::commits::CommitObserver;
 use super::ledger::counts::{self, MessageCounts};
 use super::ledger::head::{PendingWork, SessionKey};
 use super::ledger::policies::PolicyText;
+use super::ledger::renewed::{self, Renewed};
 use super::ledger::sources::{self, NewMessages, Source};
 use super::ledger::words::{self, SessionWords};
 use super::ledger::{ancestry, jobs, position, sessions};
@@ -80,6 +81,13 @@ impl Views {
     /// the source must be read again. Fails if the messages have more than `bytes_max` bytes.
     pub async fn newer_messages(&self, known: &Source, bytes_max: usize) -> Result<Option<NewMessages>> {
         self.0.snapshot(|reader| sources::newer(reader, known, bytes_max)).await
+    }
+
+    /// The newest source of a session of which an earlier one is known, whatever changed since; none if it must be read
+    /// whole. Fails if the messages that are read have more than `bytes_max` bytes. Content that was erased meanwhile may be
+    /// in it: whoever uses it sees that no commit up to its revision erased any.
+    pub async fn renewed(&self, known: &Source, bytes_max: usize) -> Result<Option<Renewed>> {
+        self.0.snapshot(|reader| renewed::renewed(reader, known, bytes_max)).await
     }
 
     /// The layout of a history after a rewind to a position.

@@ -282,8 +282,9 @@ impl Evaluation<'_> {
                 self.progress.show(|| what.clone());
                 let summary = self.progress.waiting(&what, summarizer.summarize(&input, &NoObserver)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
-                let summary = longhand_extractive::completed(summary, &input, &[]);
-                previous_digest = Some(longhand_extractive::digest(&input).to_json());
+                let covered = longhand_extractive::Covered::new(&input);
+                let summary = longhand_extractive::completed(summary, &covered, &[]);
+                previous_digest = Some(covered.digest().to_json());
                 (previous, writer) = (Some(summary.text), summary.summarizer);
             }
             let summary = previous.unwrap_or_default();

@@ -69,7 +69,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
         (
             preset.name.clone(),
             simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract, &|input| {
-                longhand_extractive::digest(input).to_json()
+                longhand_extractive::Covered::new(input).digest().to_json()
             }),
         )
     });

@@ -1,7 +1,8 @@
 //! False claims in summaries, and true ones beside them, about one history.
 
 use super::Talk;
-use crate::{Evidence, contradictions, digest, what_happened};
+use crate::carried::what_happened;
+use crate::{Covered, Evidence, contradictions};
 use longhand_model::compaction::ContradictionKind::{self, Check, Commit, File};
 use serde_json::json;
 
@@ -73,7 +74,7 @@ fn false_claims_are_reported_and_true_ones_are_not() {
     let input = talk().input("longhand@1");
     let mut wrong = Vec::new();
     for knows_more in [false, true] {
-        let evidence = Evidence { knows_more, ..Evidence::from_input(&input) };
+        let evidence = Evidence { knows_more, ..Evidence::from_input(&input, &[]) };
         for (claim, expected) in &cases {
             let found = contradictions(&evidence, &format!("## Done\n- The importer was changed.\n- {claim}\n"));
             let kinds: Vec<ContradictionKind> = found.iter().map(|found| found.kind).collect();
@@ -90,7 +91,7 @@ fn false_claims_are_reported_and_true_ones_are_not() {
 #[test]
 fn the_record_states_what_happened() {
     let input = talk().input("longhand@1");
-    let record = what_happened(&digest(&input), &input.counting, 1_000);
+    let record = what_happened(&Covered::new(&input), 1_000);
     for line in [
         "- Last words of the user: “now look at the export again”",
         "- Not committed: `src/export.rs`, `tests/rows.rs`",
@@ -104,8 +105,8 @@ fn the_record_states_what_happened() {
         assert!(record.contains(line), "{line} in\n{record}");
     }
     assert!((500..3_000).contains(&record.len()), "{}", record.len());
-    let small = what_happened(&digest(&input), &input.counting, 60);
+    let small = what_happened(&Covered::new(&input), 60);
     assert!(small.len() < record.len() && small.contains("Last words"), "{small}");
     let nothing = Talk::default().input("longhand@1");
-    assert_eq!(what_happened(&digest(&nothing), &nothing.counting, 1_000), "");
+    assert_eq!(what_happened(&Covered::new(&nothing), 1_000), "");
 }

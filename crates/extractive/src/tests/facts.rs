@@ -1,7 +1,7 @@
 //! Small conversations, and the facts that their summaries must contain.
 
+use super::digest;
 use super::{Talk, extract};
-use crate::digest;
 use longhand_core::policy::summary::SummaryInput;
 use longhand_model::part::ResultStatus;
 use serde_json::json;

@@ -1,12 +1,12 @@
 //! The lists of files that pi appends to every summary, by the document that describes its seed.
 
 use super::Talk;
-use crate::completed;
+use crate::{Covered, completed};
 use longhand_core::policy::summary::{SummaryInput, SummaryOutput};
 use serde_json::json;
 
 fn text(input: &SummaryInput, words: &str) -> String {
-    completed(SummaryOutput::new(words, "test"), input, &[]).text
+    completed(SummaryOutput::new(words, "test"), &Covered::new(input), &[]).text
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Laws for every history: the budget, determinism, and history as data.
 
+use super::digest;
 use super::{Talk, assert_says, extract, section};
-use crate::{Digest, Evidence, contradictions, digest, what_happened};
+use crate::carried::what_happened;
+use crate::{Covered, Digest, Evidence, contradictions};
 use longhand_core::policy::LengthUnit;
 use longhand_core::policy::summary::SummaryInput;
 use longhand_model::message::Role;
@@ -335,9 +337,9 @@ proptest! {
     fn no_line_of_facts_contradicts_the_record(history in plain_talk()) {
         let input = history.input("longhand@1");
         let text = extract(&input);
-        let found = contradictions(&Evidence::from_input(&input), &text);
+        let found = contradictions(&Evidence::from_input(&input, &[]), &text);
         prop_assert!(found.is_empty(), "{found:?}\n{text}");
-        let record = what_happened(&digest(&input), &input.counting, 100_000);
+        let record = what_happened(&Covered::new(&input), 100_000);
         let outcome = |line: &str| {
             let end = ["` passed", "` failed", "` did not finish"].into_iter().find(|end| line.contains(end))?;
             let (command, _) = line.trim_start_matches(['-', ' ']).split_once(end)?;

@@ -9,7 +9,7 @@ mod said;
 mod sections;
 mod states;
 
-use super::extract;
+use super::{Covered, Digest, extract};
 use longhand_core::policy::summary::SummaryInput;
 use longhand_model::compaction::Level;
 use longhand_model::ids::{MessageId, PartId, SessionId};
@@ -20,6 +20,11 @@ use longhand_model::time::Timestamp;
 use longhand_model::view::SourceMessage;
 use longhand_presets as presets;
 use uuid::Uuid;
+
+/// The digest of what a summary of an input covers.
+fn digest(input: &SummaryInput) -> Digest {
+    Covered::new(input).digest()
+}
 
 fn id(revision: i64) -> MessageId {
     MessageId(Uuid::from_u128(revision.unsigned_abs().into()))

@@ -1,7 +1,9 @@
 //! What people said, as it follows the summaries of others.
 
 use super::Talk;
-use crate::{what_happened, what_people_said};
+use super::digest;
+use crate::carried::what_happened;
+use crate::{Covered, what_people_said};
 use longhand_core::policy::summary::{SAID_HEADING, SummaryInput};
 use longhand_core::policy::tokens;
 use longhand_model::layout::Placement;
@@ -36,9 +38,9 @@ fn talk() -> Talk {
 #[test]
 fn what_people_said_is_verbatim_in_order_and_within_its_budget() {
     let input = talk().input("longhand@1");
-    let digest = crate::digest(&input);
+    let covered = Covered::new(&input);
     for budget in [0, 3, 60, 120, 200, 2_000] {
-        let (text, messages) = what_people_said(&digest, &input.counting, budget);
+        let (text, messages) = what_people_said(&covered, budget);
         assert!(tokens::estimate_text(&input.counting, &text) <= budget, "{budget}: {text}");
         let places = NAMES.map(|name| text.find(&format!("The harbour of {name} has ")));
         let shown: Vec<usize> = places.into_iter().flatten().collect();
@@ -50,7 +52,7 @@ fn what_people_said_is_verbatim_in_order_and_within_its_budget() {
         assert_eq!(messages.len(), shown.len(), "{budget}: {text}");
     }
     let nobody = Talk::default().model("I begin.").input("longhand@1");
-    assert_eq!(what_people_said(&crate::digest(&nobody), &nobody.counting, 2_000), (String::new(), Vec::new()));
+    assert_eq!(what_people_said(&Covered::new(&nobody), 2_000), (String::new(), Vec::new()));
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn struck_words_are_nowhere_and_kept_ones_come_before_all_others() {
     let (sonora, okafor) = (of("Sonora"), of("Okafor"));
     let said = |words: Words, tokens: i64| {
         let marked = SummaryInput { words, ..input.clone() };
-        (what_people_said(&crate::digest(&marked), &input.counting, tokens), crate::write(&marked))
+        (what_people_said(&Covered::new(&marked), tokens), Covered::new(&marked).write())
     };
     let ((text, messages), _) = said(Words::new(), 2_000);
     assert_eq!(text.lines().count() - 1, messages.len());
@@ -97,7 +99,7 @@ fn a_sentence_in_a_script_without_spaces_is_no_single_word() {
     {
         let input =
             Talk::default().user("print the tide table").model("It is printed.").user(words).input("longhand@1");
-        let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 2_000);
+        let (text, _) = what_people_said(&Covered::new(&input), 2_000);
         assert!(text.contains(words), "{text}");
     }
 }
@@ -112,8 +114,8 @@ fn striking_the_newest_words_makes_no_others_the_newest() {
     let newest = input.messages.last().expect("a message").message.revision;
     let record = |words: Words| {
         let marked = SummaryInput { words, ..input.clone() };
-        let record = what_happened(&crate::digest(&marked).with_words(&marked.words), &input.counting, 2_000);
-        (record, crate::write(&marked))
+        let record = what_happened(&Covered::new(&marked), 2_000);
+        (record, Covered::new(&marked).write())
     };
     let (text, own) = record(Words::new());
     assert!(
@@ -137,7 +139,7 @@ fn all_texts_of_a_kept_message_stay() {
     {
         let words = Words::from([(input.messages[at].message.revision, WordsStance::Kept)]);
         let marked = SummaryInput { words, ..input.clone() };
-        let (text, _) = what_people_said(&crate::digest(&marked), &input.counting, 90);
+        let (text, _) = what_people_said(&Covered::new(&marked), 90);
         assert!(wanted.iter().all(|wanted| text.contains(wanted)), "{text}");
     }
 }
@@ -145,14 +147,14 @@ fn all_texts_of_a_kept_message_stay() {
 #[test]
 fn a_digest_in_order_has_edits_at_their_positions() {
     let mut input = Talk::default().user("The first one.").model("I see.").user("The third one.").input("longhand@1");
-    let expected = crate::digest(&input);
+    let expected = digest(&input);
     let mut edited = input.messages.remove(0);
     let target = edited.message.revision;
     edited.message.revision = 9;
     edited.placement = Some(Placement::Edit(target));
     input.messages.push(edited);
-    assert_ne!(crate::digest(&input), expected);
-    assert_eq!(crate::digest(&input).in_order(), expected);
+    assert_ne!(digest(&input), expected);
+    assert_eq!(digest(&input).in_order(), expected);
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn two_texts_of_one_message_are_two_texts() {
     for short in ["Zip the logs of Kampala.", "Archive the logs of Kampala."] {
         let parts = [&*long, short].map(|words| PartBody::Text(words.to_owned()));
         let input = Talk::default().user("Begin with it.").add(Role::User, parts.to_vec()).input("longhand@1");
-        let (text, _) = what_people_said(&crate::digest(&input), &input.counting, 300);
+        let (text, _) = what_people_said(&Covered::new(&input), 300);
         assert!(text.contains(short) && text.contains("harbour of"), "{text}");
     }
 }

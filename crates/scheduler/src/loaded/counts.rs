@@ -1,7 +1,8 @@
-//! Token counts of messages under tokenizers that must encode each text: stored counts are read, and missing ones are
-//! computed once. Large messages are counted apart from the runtime's threads, on which everybody waits, and in pieces,
-//! between which other callers have their turns.
+//! Token counts of messages, each computed once. Those of tokenizers that must encode each text are stored; large messages
+//! are counted apart from the runtime's threads, on which everybody waits, and in pieces, between which other callers have
+//! their turns.
 
+use crate::background;
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
@@ -18,12 +19,14 @@ use tokio::sync::Semaphore;
 /// Counts that the store does not have yet.
 pub type FreshCounts = Vec<(MessageId, MessageCounts)>;
 
-/// Sets the counts of messages that have none, if the policy's counting is costly enough to keep. Most messages were
-/// counted when they were appended; those counted under an earlier policy, and those that grew part by part, are
-/// counted here.
+/// Sets the counts of messages that have none. If the policy's counting is costly enough to keep, most messages were counted
+/// when they were appended; those counted under an earlier policy, and those that grew part by part, are counted here.
 pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage]) -> store::Result<FreshCounts> {
     let mut fresh = Vec::new();
-    let Some(counting) = tokens::basis(policy) else { return Ok(fresh) };
+    let Some(counting) = tokens::basis(policy) else {
+        background::decide(|| by_length(policy, sources));
+        return Ok(fresh);
+    };
     let counting: Arc<str> = counting.into();
     let missing = || sources.iter().filter(|source| source.counts.is_none());
     let sealed = missing().filter(|source| source.message.sealed_revision.is_some());
@@ -47,6 +50,21 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
         source.counts = Some(Arc::new(counts));
     }
     Ok(fresh)
+}
+
+/// Estimates messages under policies that estimate by length. Open messages, which may still grow, and pruned ones, of which
+/// the view shows less, are left out.
+pub(super) fn by_length(policy: &Policy, messages: &mut [SourceMessage]) {
+    if tokens::basis(policy).is_some() {
+        return;
+    }
+    let is_settled = |source: &&mut SourceMessage| {
+        source.counts.is_none() && source.pruned.is_empty() && source.message.sealed_revision.is_some()
+    };
+    for source in messages.iter_mut().filter(is_settled) {
+        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
+        source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
+    }
 }
 
 /// Turns of large messages, each for a piece of the work.

@@ -121,6 +121,8 @@ enum StateLookup<T> {
     Nothing,
     /// Its newest messages are in the store.
     InStore,
+    /// What it is made of has another view now.
+    Changed,
 }
 
 /// What an entry is found by.
@@ -330,11 +332,15 @@ impl LoadedSessions {
         match self.in_memory(&slot, None, whole) {
             StateLookup::Fact(session, pending) => return Ok(SessionLookup::Loaded((session, pending))),
             StateLookup::Nothing => return Ok(self.missing(slot)),
-            StateLookup::InStore => {}
+            StateLookup::InStore | StateLookup::Changed => {}
         }
         let _turn = slot.reading.lock().await;
         let (pending, newest) = self.store.views().newest(key).await?;
-        Ok(match self.updated(&slot, newest, whole).await? {
+        let known = match self.updated(&slot, newest, whole).await? {
+            Some(session) => Some(session),
+            None => self.renewed(&slot).await?,
+        };
+        Ok(match known {
             Some(session) => {
                 let pending = if session.source.at == newest { pending } else { session.source.pending };
                 SessionLookup::Loaded((session, pending))
@@ -355,7 +361,7 @@ impl LoadedSessions {
         let of = |session: &Arc<LoadedSession>| fact(session);
         match self.in_memory(&slot, Some(at_least), of) {
             StateLookup::Fact(fact, _) => return Ok(SessionLookup::Loaded(fact)),
-            StateLookup::Nothing => return Ok(self.missing(slot)),
+            StateLookup::Nothing | StateLookup::Changed => return Ok(self.missing(slot)),
             StateLookup::InStore => {}
         }
         let _turn = slot.reading.lock().await;
@@ -377,7 +383,7 @@ impl LoadedSessions {
     ) -> Result<Option<T>> {
         match self.in_memory(slot, Some(at_least), &of) {
             StateLookup::Fact(fact, _) => return Ok(Some(fact)),
-            StateLookup::Nothing => return Ok(None),
+            StateLookup::Nothing | StateLookup::Changed => return Ok(None),
             StateLookup::InStore => {}
         }
         let Some(known) = locked(&slot.session).clone() else { return Ok(None) };
@@ -391,6 +397,32 @@ impl LoadedSessions {
         let mut state = locked(&slot.session);
         self.extend(slot, &mut state, newer);
         Ok(state.as_ref().map(of))
+    }
+
+    /// A session whose view has changed, made of what it was and of rows. None if it must be read whole. The caller has the
+    /// turn to read.
+    async fn renewed(&self, slot: &Arc<Slot>) -> Result<Option<Arc<LoadedSession>>> {
+        let Some(known) = locked(&slot.session).clone() else { return Ok(None) };
+        let renewed = match self.store.views().renewed(&known.source, limits::LARGE_VIEW_BYTES).await {
+            Ok(Some(renewed)) => renewed,
+            Ok(None) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (source, policy) = (renewed.source, Arc::clone(&known.policy));
+        if content_bytes(&source.messages) > limits::LARGE_VIEW_BYTES || source.policy != known.source.policy {
+            return Ok(None);
+        }
+        let told = locked(&slot.unfolded).told(&known.source);
+        drop(known);
+        // A commit that erased content has dropped the entry when later ones are told. Of an ancestor's, a fork has no event.
+        let is_current = self.memory.peek(slot.key).is_some_and(|other| Arc::ptr_eq(&other, slot));
+        let may_lag = renewed.is_fork && self.store.views().is_committing(slot.key);
+        if !is_current || told < source.at || may_lag {
+            return Ok(None);
+        }
+        let session = Arc::new(LoadedSession::new(&self.store, source, policy).await?);
+        Vacancy { memory: Arc::clone(&self.memory), slot: Arc::clone(slot) }.keep(&session);
+        Ok(Some(session))
     }
 
     /// A fact about a session as of its newest revision, or at least `at_least`, if that needs nothing of the store.
@@ -416,6 +448,7 @@ impl LoadedSessions {
             Missing::Nothing(pending) => return StateLookup::Fact(of(known), pending),
             Missing::Messages(newer) => newer,
             Missing::Rows => return StateLookup::InStore,
+            Missing::View => return StateLookup::Changed,
         };
         if !newer.messages.is_empty() && tokens::basis(&known.policy).is_some() {
             return StateLookup::InStore;

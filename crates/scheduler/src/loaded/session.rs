@@ -10,14 +10,13 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{OmitReason, OmittedHistory};
 use crate::model::message::{Message, MessageKind};
-use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
+use crate::policy::Policy;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::PlanningInput;
-use crate::policy::{Policy, tokens};
 use crate::presets;
 use crate::store::{self, Error, NewMessages, Newest, Result, Source, Store};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -147,6 +146,24 @@ impl LoadedSession {
         ContextSize { tokens: self.fold.context_tokens(&self.source.window), revision: self.source.at }
     }
 
+    /// The session at an earlier revision; none if anything but sealed messages has changed since, so that its rows must be
+    /// read.
+    pub fn at(&self, at: Revision) -> Option<Self> {
+        let Source { messages, changed_revision, first_open, pending, appended_bytes, .. } = &self.source;
+        let is_settled = |message: &Message| {
+            message.sealed_revision.is_none_or(|sealed| sealed <= at)
+                && message.parts.iter().all(|part| part.revision <= at)
+        };
+        let mut earlier = messages.iter().filter(|source| source.message.revision <= at);
+        if *changed_revision > at || self.source.at < at || !earlier.all(|source| is_settled(&source.message)) {
+            return None;
+        }
+        let newest = Newest { at, first_open: *first_open, pending: *pending, appended_bytes: *appended_bytes };
+        let mut session = self.clone();
+        session.extend(NewMessages { from: at + 1, newest, messages: Vec::new() });
+        Some(session)
+    }
+
     /// Replaces the messages from a revision on by newer ones.
     pub(super) fn extend(&mut self, NewMessages { from, newest, messages: newer }: NewMessages) {
         // Messages without a placement come last, in the order of their revisions.
@@ -158,7 +175,7 @@ impl LoadedSession {
         self.size.parts = self.size.parts - gone.parts + new.parts;
         known.truncate(unchanged);
         known.extend(newer);
-        count_by_length(&self.policy, &mut known[unchanged..]);
+        counts::by_length(&self.policy, &mut known[unchanged..]);
         let Newest { at, first_open, pending, appended_bytes } = newest;
         let source = &mut self.source;
         (source.at, source.first_open, source.pending, source.appended_bytes) =
@@ -217,22 +234,6 @@ async fn omitted_by(store: &Store, source: &Source) -> Result<Vec<Option<Compact
 /// The bytes of messages, as the limits of views count them.
 pub(super) fn content_bytes(messages: &[SourceMessage]) -> usize {
     messages.iter().map(|source| store::message_bytes(&source.message)).sum()
-}
-
-/// Estimates messages under policies that estimate by length, so that each message is estimated once; `counts::fill` does
-/// the same for policies that count with a tokenizer. Open messages, which may still grow, and pruned ones, of which the
-/// view shows less, are left out.
-fn count_by_length(policy: &Policy, messages: &mut [SourceMessage]) {
-    if tokens::basis(policy).is_some() {
-        return;
-    }
-    let is_settled = |source: &&mut SourceMessage| {
-        source.counts.is_none() && source.pruned.is_empty() && source.message.sealed_revision.is_some()
-    };
-    for source in messages.iter_mut().filter(is_settled) {
-        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
-        source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
-    }
 }
 
 /// The fold of a session's rows without passages of hidden messages, as decisions use it.

@@ -16,6 +16,8 @@ pub(super) struct Unfolded {
     /// The first revision behind which nothing but `messages` has changed.
     from: Revision,
     messages: Vec<SourceMessage>,
+    /// The newest change of the view of what was there before it.
+    view_revision: Revision,
     /// True while there is a fold that will take them.
     is_awaited: bool,
     bytes: usize,
@@ -32,11 +34,14 @@ pub(super) enum Missing {
     Messages(NewMessages),
     /// What must be read.
     Rows,
+    /// Another view.
+    View,
 }
 
 impl Unfolded {
     pub(super) fn new(total: &Arc<AtomicUsize>) -> Self {
-        Self { newest: None, from: 0, messages: Vec::new(), is_awaited: false, bytes: 0, total: Arc::clone(total) }
+        let (total, messages) = (Arc::clone(total), Vec::new());
+        Self { newest: None, from: 0, messages, view_revision: 0, is_awaited: false, bytes: 0, total }
     }
 
     /// Adds what a commit did.
@@ -54,6 +59,10 @@ impl Unfolded {
                     self.messages.extend_from_slice(messages);
                 }
             }
+            Some(SessionChange::View) => {
+                self.cut(newest.at);
+                self.view_revision = newest.at;
+            }
             Some(SessionChange::Rows | SessionChange::Everything) => self.cut(newest.at),
         }
         self.newest = Some(newest);
@@ -67,6 +76,9 @@ impl Unfolded {
             None if at_least.is_some() => return Missing::Rows,
             None => return Missing::Nothing(known.pending),
         };
+        if self.view_revision > known.at {
+            return Missing::View;
+        }
         if known.at > newest.at || at_least.is_some_and(|revision| revision > newest.at) {
             return Missing::Rows;
         }
@@ -80,6 +92,11 @@ impl Unfolded {
         }
         let newer = self.messages.partition_point(|source| source.message.revision < from);
         Missing::Messages(NewMessages { from, newest, messages: self.messages[newer..].to_vec() })
+    }
+
+    /// The revision up to which it was told of all commits since `known` was read.
+    pub(super) fn told(&self, known: &Source) -> Revision {
+        self.newest.map_or(known.at, |newest| newest.at.max(known.at))
     }
 
     /// Drops the messages up to a revision, which the fold has now.

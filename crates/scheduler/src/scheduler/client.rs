@@ -148,7 +148,7 @@ impl Worker {
                     let checked = match output_of(&edited, reply) {
                         Ok(output) => {
                             let written = self
-                                .as_written(claim, (&edited.input, edited.plan.tail_start), output, supplied)
+                                .as_written(claim, (&edited.input, edited.plan.tail_start), Some(output), supplied)
                                 .await?;
                             background::compute(|| attempt.check(edited.written_summary(&written, supplied)))
                         }

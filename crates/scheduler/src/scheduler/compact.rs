@@ -9,10 +9,11 @@ use crate::background;
 use crate::fold::attempt::{Attempt, AttemptInput, AttemptStep};
 use crate::fold::guards::Guards;
 use crate::limits;
-use crate::loaded;
+use crate::loaded::{LoadedSession, SessionLookup};
 use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::policy::replay;
 use crate::store::{self, Claim};
+use std::sync::Arc;
 
 impl Worker {
     /// Makes an attempt of a claimed job. Every failure ends the job or returns it to the queue: no other code would.
@@ -34,21 +35,15 @@ impl Worker {
     /// read.
     async fn compact(&self, claim: &Claim, attempts_max: &mut i64) -> Result<(), Error> {
         let rows = self.store.jobs().guard_rows(claim.session).await?;
-        let mut source = self.store.views().source(claim.session, Some(claim.base)).await?;
-        let policy = self.parse_and_count(&mut source).await?;
+        let session = self.session_at(claim).await?;
+        let LoadedSession { source, policy, formed, fold, .. } = &session;
         *attempts_max = i64::from(policy.guards.max_attempts);
-        let formed = loaded::formed(&source);
-        let planning = planning_input(&policy, &claim.window, &source, &formed, self.clock.now());
-        let (fold, guards) = background::compute(|| {
-            let fold = loaded::fold(&policy, &source, &formed);
-            let guards = Guards::new(planning, &fold, guard_input(&rows));
-            (fold, guards)
-        });
+        let planning = planning_input(policy, &claim.window, source, formed, self.clock.now());
+        let guards = background::compute(|| Guards::new(planning, fold, guard_input(&rows)));
         let mut summarizing = SummaryAttempt::new(self.summarizers.for_level(claim.request.level), claim, planning);
         let is_last = claim.attempt >= *attempts_max;
         let (request, writer) = (&claim.request, summarizing.writer());
-        let mut attempt =
-            Attempt::new(AttemptInput { planning, fold: &fold, guards: &guards, request, writer, is_last });
+        let mut attempt = Attempt::new(AttemptInput { planning, fold, guards: &guards, request, writer, is_last });
         let is_answered = request.trigger == Trigger::Overflow
             && replay::is_answered(planning, &self.newest_compactions(claim.session).await?, request.level);
         let mut step = match is_answered {
@@ -71,6 +66,18 @@ impl Worker {
             AttemptStep::Retry { failure, .. } if is_last => self.exhaust_job(claim, attempt.explain(failure)).await,
             AttemptStep::Retry { failure, retry_after_ms } => self.retry_job(claim, failure, retry_after_ms).await,
         }
+    }
+
+    /// The session of a claim at its base: of one in memory, what came since is left out.
+    async fn session_at(&self, claim: &Claim) -> Result<LoadedSession, Error> {
+        if let SessionLookup::Loaded((newest, _)) = self.loaded.session(claim.session).await?
+            && let Some(session) = background::decide(|| newest.at(claim.base))
+        {
+            return Ok(session);
+        }
+        let mut source = self.store.views().source(claim.session, Some(claim.base)).await?;
+        let policy = self.parse_and_count(&mut source).await?;
+        Ok(LoadedSession::new(&self.store, source, Arc::new(policy)).await?)
     }
 }
 

@@ -4,6 +4,7 @@
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
 use super::worker::Worker;
+use crate::background;
 use crate::fold::guards::{self, Decision, Guards, RecoveryRequest};
 use crate::fold::{Fold, over_window, wake};
 use crate::loaded::{LoadedSession, SessionLookup};
@@ -56,26 +57,14 @@ impl Worker {
             Some(_) => self.newest_compactions(key).await?,
             None => Vec::new(),
         };
-        let guards = Guards::new(planning, fold, guard_input(&rows));
-        let due = DueSession { source, planning, fold, guards };
-        let decision = if pending.compaction.is_none() { guards::decide(planning, fold, &due.guards) } else { None };
-        let recovery = due.recovery(&compactions);
-        let decided = decision.map(|decision| due.decided_request(decision));
-        let over_window = match pending.compaction.filter(|_| !fold.fits(&source.window)) {
-            Some(id) => due.over_window(Some(&self.store.compactions().get(id).await?), false),
-            None => due.over_window(None, recovery.is_some() || decided.is_some()),
+        let current = match pending.compaction.filter(|_| !fold.fits(&source.window)) {
+            Some(id) => Some(self.store.compactions().get(id).await?),
+            None => None,
         };
-        let usage = WindowUsage { window: source.window.clone(), context_tokens: due.tokens() };
-        let recovery = recovery.map(|(request, condition)| (request, condition, None));
-        let decided = decided.map(|(request, end)| (request, Condition::Due { at: source.at }, end));
-        let request = |(request, condition, confirm_until)| EvaluationRequest {
-            request: CheckedInput::trusted(request),
-            usage: usage.clone(),
-            condition,
-            confirm_until,
-        };
-        let requests = recovery.into_iter().chain(decided).map(request).collect();
-        Ok(EvaluationResult { requests, evaluation: due.evaluation(over_window) })
+        Ok(background::decide(|| {
+            let guards = Guards::new(planning, fold, guard_input(&rows));
+            DueSession { source, planning, fold, guards }.result(pending, &compactions, current.as_ref())
+        }))
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
@@ -111,6 +100,32 @@ struct DueSession<'a> {
 }
 
 impl DueSession<'_> {
+    /// The result of its evaluation, beside this pending work; `current` is the pending compaction if the view does not fit.
+    fn result(
+        &self,
+        pending: PendingWork,
+        compactions: &[Compaction],
+        current: Option<&Compaction>,
+    ) -> EvaluationResult {
+        let Self { source, planning, fold, ref guards } = *self;
+        let decision = if pending.compaction.is_none() { guards::decide(planning, fold, guards) } else { None };
+        let recovery = self.recovery(compactions);
+        let decided = decision.map(|decision| self.decided_request(decision));
+        let is_due = current.is_none() && (recovery.is_some() || decided.is_some());
+        let over_window = self.over_window(current, is_due);
+        let usage = WindowUsage { window: source.window.clone(), context_tokens: self.tokens() };
+        let recovery = recovery.map(|(request, condition)| (request, condition, None));
+        let decided = decided.map(|(request, end)| (request, Condition::Due { at: source.at }, end));
+        let request = |(request, condition, confirm_until)| EvaluationRequest {
+            request: CheckedInput::trusted(request),
+            usage: usage.clone(),
+            condition,
+            confirm_until,
+        };
+        let requests = recovery.into_iter().chain(decided).map(request).collect();
+        EvaluationResult { requests, evaluation: self.evaluation(over_window) }
+    }
+
     /// The recovery from an overflow that the newest reply reports.
     fn recovery(&self, compactions: &[Compaction]) -> Option<(CompactionRequest, Condition)> {
         let Self { source, planning, fold, ref guards } = *self;

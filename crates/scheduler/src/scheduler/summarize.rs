@@ -65,8 +65,11 @@ impl Worker {
         let notifier = Notifier::new(&self.deltas, &self.request_log, claim.session, claim.compaction);
         let output = match task.writer {
             Writer::Configured if !self.may_ask_models(claim).await => Err(over_quota()),
-            Writer::Configured => call(summarizing.summarizer, &input, &notifier).await,
-            Writer::BuiltIn => call(&Extractive, &input, &notifier).await,
+            Writer::Configured => call(summarizing.summarizer, &input, &notifier).await.map(Some),
+            Writer::BuiltIn => {
+                notifier.on_start(Extractive.name());
+                Ok(None)
+            }
         };
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.request_log.store(&self.store, claim).await;

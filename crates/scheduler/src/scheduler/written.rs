@@ -14,7 +14,7 @@ use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::{self, Claim, SessionKey, Store};
-use longhand_extractive::{self as extractive, Digest};
+use longhand_extractive::{self as extractive, Covered, Digest};
 
 /// A summary with all that goes with it.
 pub struct SummaryInEffect {
@@ -31,46 +31,52 @@ pub struct SummaryInEffect {
 }
 
 impl SummaryInEffect {
-    /// A summary that takes effect before the messages `behind`, which were read at `seen`. With `supplied`, a client wrote it
-    /// on its own: its text stays as it is.
+    /// A summary of what is covered that takes effect before the messages `behind`, which were read at `seen`. With
+    /// `supplied`, a client wrote it on its own: its text stays as it is.
     pub fn new(
-        input: &SummaryInput,
+        covered: Covered<'_>,
         output: SummaryOutput,
         (behind, seen): (&[SourceMessage], Revision),
         supplied: bool,
     ) -> store::Result<Self> {
         let is_own = output.summarizer == extractive::NAME;
-        let covered = extractive::digest(input);
-        let covered = if is_own { covered } else { covered.with_summary(&output.text) };
-        let digest = store::pack_digest(&covered.to_json())?;
+        let written = (!is_own).then(|| output.text.clone());
         let (output, record) = match supplied {
-            true => extractive::beside_supplied(output, input, behind),
-            false => (extractive::completed(output, input, behind), None),
+            true => extractive::beside_supplied(output, &covered, behind),
+            false => (extractive::completed(output, &covered, behind), None),
         };
+        let rules = &covered.input.rules;
         let (said, said_in) = match is_own {
             true => (String::new(), Vec::new()),
-            false => extractive::what_people_said(&covered, &input.counting, input.rules.words_tokens),
+            false => extractive::what_people_said(&covered, rules.words_tokens),
         };
-        let quotes = !behind.is_empty() && extractive::may_quote(&output, &input.rules);
+        let quotes = !behind.is_empty() && extractive::may_quote(&output, rules);
+        let digest = covered.digest();
+        let digest = if let Some(text) = written { digest.with_summary(&text) } else { digest };
+        let digest = store::pack_digest(&digest.to_json())?;
         let beside = Some(said).filter(|said| !said.is_empty()).into_iter().chain(record).map(PartBody::Text).collect();
         Ok(Self { output, beside, digest: Some(digest), quoted_until: quotes.then_some(seen), said_in })
     }
 }
 
 impl Worker {
-    /// A summary of an input, as it takes effect now before the tail.
+    /// A summary of an input, as it takes effect now before the tail; without one, the built-in summarizer writes it.
     pub(super) async fn as_written(
         &self,
         claim: &Claim,
         (input, tail_start): (&SummaryInput, Revision),
-        output: SummaryOutput,
+        output: Option<SummaryOutput>,
         supplied: bool,
     ) -> Result<SummaryInEffect, Answer<'static>> {
-        let (behind, seen) = match output.summarizer == extractive::NAME {
+        let (behind, seen) = match output.as_ref().is_none_or(|output| output.summarizer == extractive::NAME) {
             true => (Vec::new(), 0),
             false => self.store.views().behind(claim.session, tail_start).await.map_err(interrupted)?,
         };
-        let written = background::compute(|| SummaryInEffect::new(input, output, (&behind, seen), supplied));
+        let written = background::compute(|| {
+            let covered = Covered::new(input);
+            let output = output.unwrap_or_else(|| SummaryOutput::new(covered.write(), extractive::NAME));
+            SummaryInEffect::new(covered, output, (&behind, seen), supplied)
+        });
         written.map_err(interrupted)
     }
 }
@@ -83,8 +89,7 @@ pub async fn digest_of(
     summary: &str,
 ) -> store::Result<String> {
     let kept = store.compactions().digest(covered.compaction).await?;
-    let kept = background::compute(|| kept.filter(|json| Digest::from_json(json).is_some()));
-    if let Some(json) = kept {
+    if let Some(json) = kept.filter(|json| json.starts_with(extractive::FORM)) {
         return Ok(json);
     }
     let mut digest = Digest::default();

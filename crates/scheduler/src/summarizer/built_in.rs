@@ -5,7 +5,7 @@ use super::summary::{Error, Summarizer};
 use crate::background;
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt};
-use longhand_extractive as extractive;
+use longhand_extractive::{self as extractive, Covered};
 
 /// Writes summaries from the history's own text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +22,7 @@ impl Summarizer for Extractive {
         observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         observer.on_start(extractive::NAME);
-        let output = async { Ok(SummaryOutput::new(background::compute(|| extractive::write(input)), self.name())) };
-        output.boxed()
+        let write = || Covered::new(input).write();
+        async move { Ok(SummaryOutput::new(background::compute(write), self.name())) }.boxed()
     }
 }

@@ -329,7 +329,8 @@ impl Compactions<'_> {
         let (messages, behind) = plan::split_at_tail(&source.messages, tail_start);
         let input = self.input_of_supplied(&source, &policy, messages).await?;
         let output = SummaryOutput::new(new.text.clone(), new.summarizer.clone());
-        let written = SummaryInEffect::new(&input, output, (&behind, source.at), true)?;
+        let written =
+            SummaryInEffect::new(longhand_extractive::Covered::new(&input), output, (&behind, source.at), true)?;
         let SummaryInEffect { output, beside, digest, quoted_until, said_in } = written;
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &beside);

@@ -1,10 +1,13 @@
-use crate::app::compactions::NewSummary;
+use crate::app::compactions::{NewCompaction, NewSummary};
 use crate::app::erase::{EraseRequest, EraseTarget};
 use crate::app::sessions::{ForkPoint, NewSession, SessionChange};
 use crate::app::{self, Caller, Longhand};
 use crate::clock::Clock;
 use crate::limits;
 use crate::loaded::{LoadedSession, LoadedSessions, POLICY_COPIES, SessionLookup, counts, parse_policy};
+use crate::model::Revision;
+use crate::model::changes::Changes;
+use crate::model::compaction::CompactionKind;
 use crate::model::ids::MessageId;
 use crate::model::mark::WordsStance;
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
@@ -13,6 +16,7 @@ use crate::model::part::{
     ToolResult,
 };
 use crate::model::time::Timestamp;
+use crate::model::truncation::Truncation;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::policy::tokens;
 use crate::scheduler::{self, Scheduler};
@@ -86,7 +90,11 @@ impl Fixture {
     }
 
     async fn load_other(&self, key: SessionKey) -> LoadedSession {
-        let source = self.store.views().source(key, None).await.expect("the rows");
+        self.load_at(key, None).await
+    }
+
+    async fn load_at(&self, key: SessionKey, at: Option<Revision>) -> LoadedSession {
+        let source = self.store.views().source(key, at).await.expect("the rows");
         let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
         LoadedSession::new(&self.store, source, policy).await.expect("a session")
     }
@@ -196,6 +204,102 @@ async fn anything_but_a_plain_append_is_read() {
     check().await;
     fixture.append(10).await;
     check().await;
+}
+
+/// Otherwise each compaction of a long session costs its whole view.
+#[tokio::test]
+async fn behind_a_change_of_the_view_only_what_is_new_is_read() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    let words = (0..120).map(|number| message(Role::User, vec![PartBody::Text(format!("word{number}"))]));
+    let ids = fixture.write(words.collect()).await;
+    let name = |at: usize| MessageId(ids[at]).to_string();
+    fixture.keep(&loaded).await;
+    let check = async || {
+        fixture.append(10).await;
+        let rows = fixture.store.upkeep().rows_read();
+        let (session, pending) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
+        let rows = fixture.store.upkeep().rows_read() - rows;
+        assert!(rows < 20, "{rows} rows");
+        same_as_rows(&fixture, &session).await;
+        assert_eq!(pending, fixture.store.compactions().pending(fixture.key).await.expect("read"));
+    };
+    let (messages, compactions) = (fixture.app.messages(), fixture.app.compactions());
+    messages.rewind(&fixture.session, &name(110), None).await.expect("rewound");
+    check().await;
+    messages.pin(&fixture.session, &name(5)).await.expect("pinned");
+    check().await;
+    let new = |tail: usize| NewSummary { text: "So far.".to_owned(), tail_start: name(tail), ..NewSummary::default() };
+    compactions.supply_summary(&fixture.session, new(40)).await.expect("a summary");
+    check().await;
+    messages
+        .edit(&fixture.session, &name(50), &[NewPart::new(PartBody::Text("new".into()))], None)
+        .await
+        .expect("edited");
+    check().await;
+    compactions.supply_summary(&fixture.session, new(60)).await.expect("another one");
+    check().await;
+    messages.unpin(&fixture.session, &name(5)).await.expect("unpinned");
+    check().await;
+}
+
+#[tokio::test]
+async fn what_a_compaction_cleared_is_known_of_messages_in_memory() {
+    let fixture = Fixture::start().await;
+    let preset = SessionChange { preset: Some("longhand@1".to_owned()), ..SessionChange::default() };
+    fixture.app.sessions().update(&fixture.session, preset).await.expect("a preset");
+    for number in 0..30 {
+        let call_id = format!("call_{number}");
+        let call = ToolCall { call_id: call_id.clone(), tool: "bash".to_owned(), ..ToolCall::default() };
+        let result = ToolResult {
+            call_id,
+            answers: Answers::Nearest,
+            status: ResultStatus::Completed,
+            output: format!("line {number}\n").repeat(200),
+            attachments: Vec::new(),
+            start_time: None,
+            end_time: None,
+        };
+        let call = message(Role::Assistant, vec![PartBody::ToolCall(call)]);
+        fixture.write(vec![call, message(Role::Tool, vec![PartBody::ToolResult(result)])]).await;
+    }
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    fixture.keep(&loaded).await;
+    // Of the two parts that are cleared, the second compaction clears one again.
+    for (which, head) in [([1, 3], 20), ([3, 5], 10)] {
+        let wanted = NewCompaction::of_kind(CompactionKind::Prune);
+        fixture.app.compactions().start(&fixture.session, wanted).await.expect("a compaction");
+        let jobs = fixture.store.jobs();
+        let (job, _) = jobs.ready(Timestamp(i64::MAX), 1).await.expect("read").pop().expect("a job");
+        let claim = jobs.claim(job, Uuid::nil(), Timestamp(i64::MAX)).await.expect("written").expect("a claim");
+        let (session, _) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
+        let part = |at: usize| {
+            let message = &session.source.messages[at].message;
+            (message.id, message.parts[0].id, Truncation { head, middle: "…".to_owned(), ..Truncation::default() })
+        };
+        let changes = Changes { parts: which.map(part).to_vec(), ..Changes::default() };
+        let commit = store::Commit {
+            claim,
+            changes,
+            tokens_before: 2_000,
+            tokens_after: 1_000,
+            first_changed_index: 1,
+            invalidated_tokens: 2_000,
+            usage_before: None,
+            overhead_tokens: 0,
+            stopped: None,
+        };
+        assert_eq!(jobs.commit(commit).await.expect("committed"), store::CommitOutcome::Done);
+        fixture.append(10).await;
+        let (session, _) = loaded.session(fixture.key).await.expect("read").loaded().expect("it is kept");
+        assert_eq!(session.source.messages.iter().filter(|source| !source.pruned.is_empty()).count(), which[1] / 2 + 1);
+        same_as_rows(&fixture, &session).await;
+    }
+    fixture.app.compactions().undo(&fixture.session, None).await.expect("undone");
+    match loaded.session(fixture.key).await.expect("read") {
+        SessionLookup::Loaded((session, _)) => same_as_rows(&fixture, &session).await,
+        SessionLookup::Missing(vacancy) => vacancy.keep(&Arc::new(fixture.load().await)),
+    }
 }
 
 #[tokio::test]
@@ -377,6 +481,8 @@ struct Life<'a> {
     /// How many summaries took effect, and how often a memory had a session.
     summaries: &'a AtomicUsize,
     loads: &'a AtomicUsize,
+    /// How often one in memory was told as it was before.
+    earlier: &'a AtomicUsize,
 }
 
 impl Life<'_> {
@@ -463,6 +569,16 @@ impl Life<'_> {
         drop(self.fixture.app.content().erase(id, request).await);
     }
 
+    /// Checks that a session in memory as it was before is what the rows say of then.
+    async fn check_earlier(&self, session: &LoadedSession) {
+        for at in (1..=session.source.at).rev().take(4) {
+            if let Some(earlier) = session.at(at) {
+                self.earlier.fetch_add(1, Ordering::Relaxed);
+                is_same(&earlier, &self.fixture.load_at(session.source.session, Some(at)).await);
+            }
+        }
+    }
+
     /// Checks that what memory answers is what the rows say.
     async fn check(&self, loaded: &LoadedSessions) {
         for (key, (id, _)) in self.sessions.iter().zip(&self.messages) {
@@ -471,6 +587,7 @@ impl Life<'_> {
                 SessionLookup::Loaded((session, pending)) => {
                     self.loads.fetch_add(1, Ordering::Relaxed);
                     is_same(&session, &read);
+                    self.check_earlier(&session).await;
                     assert_eq!(pending, self.fixture.store.compactions().pending(*key).await.expect("read"));
                     let words = format!("{session:?}");
                     assert!(self.erased.iter().all(|erased| !words.contains(erased)), "erased words are there");
@@ -500,15 +617,15 @@ impl Life<'_> {
 #[tokio::test]
 async fn memory_answers_as_the_rows_do_whatever_is_done() {
     let steps = prop::collection::vec((0_usize..8, 0_u8..26, 0_usize..1_000), 10..60);
-    let (summaries, loads) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let [summaries, loads, earlier] = [const { AtomicUsize::new(0) }; 3];
     let config = Config { cases: 32, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&steps, |steps| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let life = async {
             let fixture = Fixture::start().await;
             let (sessions, messages, erased) = (Vec::new(), Vec::new(), Vec::new());
-            let (fixture, summaries, loads) = (&fixture, &summaries, &loads);
-            let mut life = Life { fixture, sessions, messages, erased, summaries, loads };
+            let (fixture, summaries, loads, earlier) = (&fixture, &summaries, &loads, &earlier);
+            let mut life = Life { fixture, sessions, messages, erased, summaries, loads, earlier };
             life.create().await;
             let own = fixture.app.shared.loaded.clone();
             let memories = [own, memory(fixture, 1 << 30), memory(fixture, 40_000)];
@@ -523,8 +640,9 @@ async fn memory_answers_as_the_rows_do_whatever_is_done() {
             .map_err(|_| TestCaseError::fail("memory and rows differ"))
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    let counts = (summaries.into_inner(), loads.into_inner());
-    assert!(counts.0 > 10 && counts.1 > 1_000, "summaries and sessions that were in a memory: {counts:?}");
+    let counts = [summaries, loads, earlier].map(AtomicUsize::into_inner);
+    let is_enough = counts[0] > 10 && counts[1] > 1_000 && counts[2] > 1_000;
+    assert!(is_enough, "summaries, sessions that were in a memory, and earlier ones: {counts:?}");
 }
 
 fn memory(fixture: &Fixture, bytes: usize) -> LoadedSessions {

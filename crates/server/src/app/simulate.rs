@@ -61,7 +61,7 @@ impl Compactions<'_> {
                 (
                     name,
                     simulate(&policy, &window, &entries, &longhand_extractive::extract, &|input| {
-                        longhand_extractive::digest(input).to_json()
+                        longhand_extractive::Covered::new(input).digest().to_json()
                     }),
                 )
             };

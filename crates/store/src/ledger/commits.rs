@@ -44,8 +44,10 @@ pub enum SessionChange {
         /// The messages.
         messages: Vec<SourceMessage>,
     },
-    /// Rows that views are made of.
+    /// Rows of messages: those that were open, and others that are no sealed messages at their own positions.
     Rows,
+    /// The view of what was there before.
+    View,
     /// What the session is called, its policy or window, or content that was erased: nothing that was read before may
     /// be used any more.
     Everything,
@@ -79,8 +81,10 @@ pub(crate) struct Changes {
     messages: Vec<SourceMessage>,
     /// Messages whose rows are not among `messages`.
     missing: usize,
-    /// False if rows other than messages have changed.
+    /// False if rows other than sealed messages at their own positions have changed.
     is_plain: bool,
+    /// True if marks have changed the view.
+    is_view: bool,
     /// True if nothing that was read before may be used.
     is_everything: bool,
 }
@@ -88,7 +92,7 @@ pub(crate) struct Changes {
 impl Changes {
     /// The empty set of changes, starting at a revision.
     pub(crate) fn from(first: Revision) -> Self {
-        Self { first, messages: Vec::new(), missing: 0, is_plain: true, is_everything: false }
+        Self { first, messages: Vec::new(), missing: 0, is_plain: true, is_view: false, is_everything: false }
     }
 
     /// Records an event. Each kind is named, so that a new one is decided upon.
@@ -119,18 +123,18 @@ impl Changes {
             | EventBody::SessionArchived
             | EventBody::SessionRestored
             | EventBody::PartsClosed { .. }
-            | EventBody::MessageFinished { .. }
-            | EventBody::SessionRewound { .. }
+            | EventBody::WordsMarked { .. }
+            | EventBody::MessageFinished { .. } => self.is_plain = false,
+            EventBody::SessionRewound { .. }
             | EventBody::MessageEdited { .. }
             | EventBody::MessagePinned { .. }
             | EventBody::MessageUnpinned { .. }
-            | EventBody::WordsMarked { .. }
             | EventBody::PartsPruned { .. }
             | EventBody::Compacted { .. }
             | EventBody::CompactionUndone { .. }
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
-            | EventBody::RewriteRedone(_) => self.is_plain = false,
+            | EventBody::RewriteRedone(_) => self.is_view = true,
             EventBody::SessionCreated { .. }
             | EventBody::SessionForked { .. }
             | EventBody::SessionUpdated { window: Some(_), .. }
@@ -152,11 +156,12 @@ impl Changes {
 
     /// The change that they are together.
     pub(crate) fn together(self) -> SessionChange {
-        let Self { first, messages, missing, is_plain, is_everything } = self;
-        match (is_everything, is_plain && missing == 0) {
-            (true, _) => SessionChange::Everything,
-            (false, true) => SessionChange::Messages { first, messages },
-            (false, false) => SessionChange::Rows,
+        let Self { first, messages, missing, is_plain, is_view, is_everything } = self;
+        match (is_everything, is_view, is_plain && missing == 0) {
+            (true, ..) => SessionChange::Everything,
+            (false, true, _) => SessionChange::View,
+            (false, false, true) => SessionChange::Messages { first, messages },
+            (false, false, false) => SessionChange::Rows,
         }
     }
 }

@@ -51,6 +51,7 @@ pub(crate) mod read_ahead;
 pub(crate) mod requester;
 pub(crate) mod requests;
 pub(crate) mod rescue;
+pub(crate) mod renewed;
 pub(crate) mod replace;
 pub(crate) mod reversals;
 pub(crate) mod rewrites;

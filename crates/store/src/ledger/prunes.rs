@@ -14,9 +14,12 @@ use std::collections::HashMap;
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
      from rarray(?1) wanted join pruned q on q.message_id = wanted.value";
 
+const SINCE: &str = "select m.public_id, q.number, q.revision, q.compaction_id, q.truncation \
+     from pruned q join message m on m.id = q.message_id where q.session_id = ?1 and q.revision > ?2 order by q.revision";
+
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[PRUNED];
+pub(crate) const STATEMENTS: &[&str] = &[PRUNED, SINCE];
 
 /// The prune marks on the parts of messages, each with its revision; a mark counts if it is part of this history, existed
 /// at `at` and was not undone.
@@ -46,12 +49,31 @@ pub(crate) fn at(
             let part = PartId::in_message(message, row.get(1)?);
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
-                let compaction = CompactionId(codec::uuid(row.get(4)?)?);
-                let truncation: Option<&[u8]> = row.get(5)?;
-                let truncation = truncation.map(codec::decode_truncation).transpose()?;
-                pruned.insert(part, (revision, PrunedPart { part, compaction, truncation }));
+                pruned.insert(part, (revision, mark(part, row.get(4)?, row.get(5)?)?));
             }
         }
     }
     Ok(pruned)
+}
+
+/// The prune marks of a session since a revision; of several on a part, the newest.
+pub(super) fn since(
+    reader: &mut Reader<'_>,
+    session: i64,
+    layout: &Layout,
+    after: Revision,
+) -> Result<HashMap<PartId, PrunedPart>> {
+    let mut pruned = HashMap::new();
+    for row in reader.all(engine::query(SINCE).bind(session).bind(after))? {
+        if !layout.undone_prunes.contains(&row.get(2)?) {
+            let part = PartId::in_message(MessageId(codec::uuid(row.get(0)?)?), row.get(1)?);
+            pruned.insert(part, mark(part, row.get(3)?, row.get(4)?)?);
+        }
+    }
+    Ok(pruned)
+}
+
+fn mark(part: PartId, compaction: &[u8], truncation: Option<&[u8]>) -> Result<PrunedPart> {
+    let truncation = truncation.map(codec::decode_truncation).transpose()?;
+    Ok(PrunedPart { part, compaction: CompactionId(codec::uuid(compaction)?), truncation })
 }

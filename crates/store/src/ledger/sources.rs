@@ -127,15 +127,15 @@ pub(crate) fn behind(
 }
 
 /// What a session is now, whatever the revision that is read.
-struct SessionNow {
-    ancestry: Ancestry,
+pub(super) struct SessionNow {
+    pub(super) ancestry: Ancestry,
     id: SessionId,
     first_open: Option<Revision>,
     pending: PendingWork,
     appended_bytes: i64,
 }
 
-fn now(reader: &mut Reader<'_>, session: SessionKey) -> Result<SessionNow> {
+pub(super) fn now(reader: &mut Reader<'_>, session: SessionKey) -> Result<SessionNow> {
     let row = reader.one(engine::query(NOW).bind(session.0))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, session.0))?;
     let compaction: Option<&[u8]> = row.get(5)?;
@@ -150,7 +150,7 @@ fn now(reader: &mut Reader<'_>, session: SessionKey) -> Result<SessionNow> {
 }
 
 /// A source without its messages.
-fn frame(reader: &mut Reader<'_>, now: SessionNow, at: Revision) -> Result<Source> {
+pub(super) fn frame(reader: &mut Reader<'_>, now: SessionNow, at: Revision) -> Result<Source> {
     let SessionNow { ancestry, id, first_open, pending, appended_bytes } = now;
     // A session's policy and window begin with its first event.
     let begun = at.max(1);
