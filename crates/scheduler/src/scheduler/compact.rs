@@ -11,7 +11,7 @@ use crate::fold::guards::Guards;
 use crate::limits;
 use crate::loaded::{LoadedSession, SessionLookup};
 use crate::model::compaction::{Failure, FailureReason, Trigger};
-use crate::policy::replay;
+use crate::policy::{replay, tokens};
 use crate::store::{self, Claim};
 use std::sync::Arc;
 
@@ -68,9 +68,11 @@ impl Worker {
         }
     }
 
-    /// The session of a claim at its base: of one in memory, what came since is left out.
+    /// The session of a claim at its base: of one in memory, what came since is left out. Token counts that are kept are
+    /// counted from rows, since those of a read are not stored.
     async fn session_at(&self, claim: &Claim) -> Result<LoadedSession, Error> {
         if let SessionLookup::Loaded((newest, _)) = self.loaded.session(claim.session).await?
+            && tokens::basis(&newest.policy).is_none()
             && let Some(session) = background::decide(|| newest.at(claim.base))
         {
             return Ok(session);
