@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
 const BYTES_MAX: usize = 768 * 1_024;
-const TYPED_BYTES_MAX: usize = BYTES_MAX / 4;
+const TYPED_BYTES_MAX: usize = BYTES_MAX / 3;
 const SAID_BYTES_MAX: usize = BYTES_MAX / 6;
 const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
 
@@ -159,8 +159,8 @@ impl Digest {
         for (position, entry) in self.entries.iter().enumerate().rev() {
             let (class, size) = entry.body.size();
             kept[position] = size <= left[class] || Some(position) == first;
-            // What is older than the first one that does not fit goes too.
-            left[class] = if kept[position] { left[class].saturating_sub(size) } else { 0 };
+            // What is older than one that does not fit goes too, but for what people typed, which is class 0.
+            left[class] = left[class].saturating_sub(if kept[position] { size } else { class * BYTES_MAX });
         }
         let mut kept = kept.into_iter();
         self.entries.retain(|_| kept.next().unwrap_or(true));

@@ -129,7 +129,9 @@ pub const PAGE_SIZE_DEFAULT: i64 = 50;
 pub const PAGE_SIZE_MAX: i64 = 1_000;
 /// Microseconds of a period, within which lists by last change look at all sessions that changed: as long, further changes
 /// of a session leave their index as it is.
-pub const UPDATE_PERIOD_MICROS: i64 = 10_000_000;
+pub const UPDATE_PERIOD_MICROS: i64 = 1_000_000;
+/// Keys of sessions that are read at a time for a list by last change: each time, its period is put in order.
+pub const PAGE_READ_CHANGED: i64 = 1_024;
 /// Keys of sessions that are read at a time for a page.
 pub const PAGE_READ_SESSIONS: i64 = 64;
 /// Messages that a page of those with a prefix of their client ids looks at.

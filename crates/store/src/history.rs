@@ -18,6 +18,7 @@ use super::ledger::tx::{self, Requester};
 use super::ledger::{ancestry, expand, statuses};
 use super::shared::StoreParts;
 use super::writer::Mutation;
+use crate::background;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::draft::Draft;
@@ -26,11 +27,15 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::mark::WordsStance;
 use crate::model::message::{Message, MessageStatus};
 use crate::model::part::NewPart;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use tokio::sync::Semaphore;
 
 /// Messages and the marks that clients put on them: appends, drafts, reads, rewrites.
 #[derive(Clone)]
 pub struct History(pub(super) Arc<StoreParts>);
+
+/// Threads that encode the other half of an append: the calls that have their turns share the processors with these.
+static ASIDE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(background::count()));
 
 impl History {
     /// Appends all messages or none, with what belongs to the same mutation.
@@ -52,17 +57,18 @@ impl History {
         self.0.write(Mutation::content_and_change("append", bytes), move |tx| replace.apply(tx)).await
     }
 
-    /// The messages of an append, ready to be written. One that is long enough is encoded by two threads, since the
-    /// writer waits for all of it.
+    /// The messages of an append, ready to be written. One that is long enough is encoded by two threads, if one is free,
+    /// since the writer waits for all of it.
     async fn encoded(&self, mut messages: Vec<AppendInput>, caller: &Requester) -> Result<Vec<EncodedMessage>> {
         let encode = |store: &StoreParts, messages: Vec<AppendInput>, caller: &Requester| {
             messages.into_iter().map(|message| append::encode(message, caller, store.secrets.salt())).collect()
         };
         let sizes: Vec<i64> = messages.iter().map(AppendInput::growth_bytes).collect();
         let half = sizes.iter().sum::<i64>() / 2;
-        if half < limits::ENCODED_ASIDE_BYTES_MIN || sizes.len() < 2 {
+        let is_long = half >= limits::ENCODED_ASIDE_BYTES_MIN && sizes.len() > 1;
+        let Some(place) = is_long.then(|| ASIDE.try_acquire().ok()).flatten() else {
             return Ok(encode(&self.0, messages, caller));
-        }
+        };
         let mut before = 0;
         let is_before = |size: &&i64| {
             before += **size;
@@ -70,7 +76,12 @@ impl History {
         };
         let behind = messages.split_off(sizes.iter().take_while(is_before).count().max(1));
         let (store, with) = (Arc::clone(&self.0), caller.clone());
-        let aside = tokio::task::spawn_blocking(move || encode(&store, behind, &with));
+        let aside = tokio::task::spawn_blocking(move || {
+            let encoded = encode(&store, behind, &with);
+            // It is taken as long as the work lasts, even if nobody waits for it any more.
+            drop(place);
+            encoded
+        });
         let mut encoded: Vec<EncodedMessage> = encode(&self.0, messages, caller);
         encoded.extend(aside.await.map_err(|_| Error::Bug("messages were not encoded"))?);
         Ok(encoded)

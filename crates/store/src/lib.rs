@@ -6,7 +6,7 @@
 
 use longhand_engine::{self as engine, error, write_state};
 use longhand_model as model;
-use longhand_runtime::{clock, limits, telemetry, turns};
+use longhand_runtime::{background, clock, limits, telemetry, turns};
 use longhand_secrets as secrets;
 
 mod access;

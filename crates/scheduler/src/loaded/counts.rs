@@ -2,7 +2,6 @@
 //! are counted apart from the runtime's threads, on which everybody waits, and in pieces, between which other callers have
 //! their turns.
 
-use crate::background;
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
@@ -23,10 +22,7 @@ pub type FreshCounts = Vec<(MessageId, MessageCounts)>;
 /// when they were appended; those counted under an earlier policy, and those that grew part by part, are counted here.
 pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage]) -> store::Result<FreshCounts> {
     let mut fresh = Vec::new();
-    let Some(counting) = tokens::basis(policy) else {
-        background::decide(|| by_length(policy, sources));
-        return Ok(fresh);
-    };
+    let Some(counting) = tokens::basis(policy) else { return Ok(fresh) };
     let counting: Arc<str> = counting.into();
     let missing = || sources.iter().filter(|source| source.counts.is_none());
     let sealed = missing().filter(|source| source.message.sealed_revision.is_some());

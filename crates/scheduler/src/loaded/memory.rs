@@ -13,11 +13,12 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::session::ContextSize;
 use crate::model::view::ViewMessage;
+use crate::policy::Policy;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::recall::RecallQuery;
 use crate::policy::tokens;
 use crate::store::{self, CommitObserver, Error, NewMessages, PendingWork, Result, SessionChange, SessionCommit};
-use crate::store::{SessionKey, Store};
+use crate::store::{SessionKey, Source, Store};
 use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 use std::hash::{BuildHasher as _, RandomState};
@@ -334,11 +335,20 @@ impl LoadedSessions {
             StateLookup::Nothing => return Ok(self.missing(slot)),
             StateLookup::InStore | StateLookup::Changed => {}
         }
-        let _turn = slot.reading.lock().await;
+        let turn = slot.reading.lock().await;
         let (pending, newest) = self.store.views().newest(key).await?;
         let known = match self.updated(&slot, newest, whole).await? {
             Some(session) => Some(session),
-            None => self.renewed(&slot).await?,
+            None => match self.renewed(&slot).await? {
+                Some((source, policy)) => {
+                    // The background may fold it, and calls wait for the turn.
+                    drop(turn);
+                    let session = Arc::new(LoadedSession::new(&self.store, source, policy).await?);
+                    Vacancy { memory: Arc::clone(&self.memory), slot: Arc::clone(&slot) }.keep(&session);
+                    Some(session)
+                }
+                None => None,
+            },
         };
         Ok(match known {
             Some(session) => {
@@ -399,9 +409,9 @@ impl LoadedSessions {
         Ok(state.as_ref().map(of))
     }
 
-    /// A session whose view has changed, made of what it was and of rows. None if it must be read whole. The caller has the
-    /// turn to read.
-    async fn renewed(&self, slot: &Arc<Slot>) -> Result<Option<Arc<LoadedSession>>> {
+    /// The source of a session whose view has changed, made of what it was and of rows, and its policy. None if it must be
+    /// read whole. The caller has the turn to read.
+    async fn renewed(&self, slot: &Arc<Slot>) -> Result<Option<(Source, Arc<Policy>)>> {
         let Some(known) = locked(&slot.session).clone() else { return Ok(None) };
         let renewed = match self.store.views().renewed(&known.source, limits::LARGE_VIEW_BYTES).await {
             Ok(Some(renewed)) => renewed,
@@ -414,15 +424,11 @@ impl LoadedSessions {
         }
         let told = locked(&slot.unfolded).told(&known.source);
         drop(known);
-        // A commit that erased content has dropped the entry when later ones are told. Of an ancestor's, a fork has no event.
-        let is_current = self.memory.peek(slot.key).is_some_and(|other| Arc::ptr_eq(&other, slot));
+        // Asked first: what ended before was told before.
         let may_lag = renewed.is_fork && self.store.views().is_committing(slot.key);
-        if !is_current || told < source.at || may_lag {
-            return Ok(None);
-        }
-        let session = Arc::new(LoadedSession::new(&self.store, source, policy).await?);
-        Vacancy { memory: Arc::clone(&self.memory), slot: Arc::clone(slot) }.keep(&session);
-        Ok(Some(session))
+        // A commit that erased content has dropped the entry when later ones are told.
+        let is_current = self.memory.peek(slot.key).is_some_and(|other| Arc::ptr_eq(&other, slot));
+        Ok((is_current && told >= source.at && !may_lag).then_some((source, policy)))
     }
 
     /// A fact about a session as of its newest revision, or at least `at_least`, if that needs nothing of the store.

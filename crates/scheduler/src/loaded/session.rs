@@ -73,6 +73,7 @@ impl LoadedSession {
         let omitted_by = omitted_by(store, &source).await?;
         // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
+        background::decide(|| counts::by_length(&policy, &mut source.messages));
         let formed = formed(&source);
         let size = Size::of(&source.messages);
         let fold = background::decide(|| Fold::new(fold_input(&source, &formed, &policy), None));
@@ -161,6 +162,7 @@ impl LoadedSession {
         let newest = Newest { at, first_open: *first_open, pending: *pending, appended_bytes: *appended_bytes };
         let mut session = self.clone();
         session.extend(NewMessages { from: at + 1, newest, messages: Vec::new() });
+        session.empty_messages.retain(|revision| *revision <= at);
         Some(session)
     }
 

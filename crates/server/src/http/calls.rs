@@ -6,7 +6,7 @@ use crate::limits;
 use crate::pb::{self, codec::BytesCodec};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt as _, Full};
 use prost_reflect::prost::Message;
 use std::convert::Infallible;
@@ -97,7 +97,7 @@ impl Call {
         *request.extensions_mut() = extensions;
         let Ok(answer) = routes.oneshot(request).await;
         let (head, body) = answer.into_parts();
-        let message = read_answer(&head.headers, body).await?;
+        let message = read_answer((head.status, &head.headers), body).await?;
         Ok(Response::from_parts(head, message))
     }
 
@@ -130,12 +130,23 @@ impl Call {
     }
 }
 
+/// True for the answers of a proxy that a later call may not get.
+fn is_passing(http: StatusCode) -> bool {
+    matches!(
+        http,
+        StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
 /// The one message of an answer, without what gRPC puts before it.
 ///
 /// # Errors
 ///
 /// The status of a call that failed.
-async fn read_answer(headers: &HeaderMap, body: tonic::body::Body) -> Result<Bytes, Status> {
+async fn read_answer((http, headers): (StatusCode, &HeaderMap), body: tonic::body::Body) -> Result<Bytes, Status> {
     if let Some(status) = Status::from_header_map(headers)
         && status.code() != Code::Ok
     {
@@ -145,7 +156,9 @@ async fn read_answer(headers: &HeaderMap, body: tonic::body::Body) -> Result<Byt
     match answer.trailers().and_then(Status::from_header_map) {
         Some(status) if status.code() == Code::Ok => {}
         Some(status) => return Err(status),
-        None => return Err(Status::unknown("the answer has no status")),
+        // As gRPC reads the answers of what stands before another daemon.
+        None if is_passing(http) => return Err(Status::unavailable(format!("the answer is {http}"))),
+        None => return Err(Status::unknown(format!("the answer has no status, and is {http}"))),
     }
     let mut message = answer.to_bytes();
     let is_whole = message.first_chunk().is_some_and(|[flag, length @ ..]: &[u8; PREFIX_BYTES]| {

@@ -301,6 +301,8 @@ impl Import<'_, '_> {
         }
         let mut names = vec!["tenant".to_owned()];
         let mut values = vec![Cell::Text(self.tenant.to_string())];
+        names.push("update_period".to_owned());
+        values.push(Cell::Integer(integer(table, row, "update_time")?.div_euclid(limits::UPDATE_PERIOD_MICROS)));
         for (index, name, column) in table.inserted().filter(|(_, name, _)| *name != "id") {
             names.push(format!("\"{name}\""));
             values.push(match (&row[index], column) {
@@ -311,10 +313,9 @@ impl Import<'_, '_> {
         let insert = {
             let parameters: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
             let (names, parameters) = (names.join(", "), parameters.join(", "));
-            let period = integer(table, row, "update_time")?.div_euclid(limits::UPDATE_PERIOD_MICROS);
             format!(
-                "insert into session ({names}, wake_on_reply, wake_on_request, failures, hold_turns, hold_breaker, \
-                 update_period) values ({parameters}, 0, 0, 0, 0, 0, {period}) returning id"
+                "insert into session ({names}, wake_on_reply, wake_on_request, failures, hold_turns, hold_breaker) \
+                 values ({parameters}, 0, 0, 0, 0, 0) returning id"
             )
         };
         let key: i64 = values.iter().fold(engine::query(&insert), engine::Query::bind).one(self.tx.conn)?.get(0)?;

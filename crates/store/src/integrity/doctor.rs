@@ -67,10 +67,11 @@ const INVARIANTS: [Invariant; 11] = [
     Invariant {
         table: "session",
         message: "its update_period is not that of its update_time",
-        find: "select id from session where update_period is not update_time / 10000000",
+        find: "select id from session where update_period is not \
+             (update_time - (update_time % 1000000 + 1000000) % 1000000) / 1000000",
         repair: Some(
-            "update session set update_period = update_time / 10000000 \
-             where update_period is not update_time / 10000000",
+            "update session set update_period = \
+             (update_time - (update_time % 1000000 + 1000000) % 1000000) / 1000000",
         ),
     },
     Invariant {

@@ -151,7 +151,7 @@ const SELECT: &str = "select id, public_id, tenant, fork_revision, title, state,
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
-     over_window, content_bytes, usage, origin_start_time, origin_end_time from session where id = ?1";
+     over_window, content_bytes, usage, origin_start_time, origin_end_time, update_period from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
@@ -253,13 +253,12 @@ impl Head {
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             run: active_run(conn, key)?,
             open,
-            period: 0,
+            period: row.get("update_period")?,
             is_moved: false,
             saved: None,
             is_as_decided: true,
         };
         head.saved = Some(head.decided());
-        head.period = head.update_period();
         Ok(head)
     }
 

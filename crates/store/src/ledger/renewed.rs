@@ -36,9 +36,10 @@ pub(crate) fn renewed(reader: &mut Reader<'_>, known: &Source, bytes_max: usize)
     }
     let is_earlier = |source: &&SourceMessage| source.message.revision < from;
     let earlier = known.messages.iter().filter(is_earlier).map(|source| (source.message.revision, source)).collect();
+    let Some(ranges) = known_ranges(known, from) else { return Ok(None) };
     let pieces = source.layout.spans.iter().flat_map(|span| match *span {
         Span::Placed { revision, placement } => vec![placed(&earlier, revision, placement)],
-        Span::Inline { first, last } => inline(known, (first, last), from),
+        Span::Inline { first, last } => inline(&ranges, (first, last), from),
     });
     let pieces: Vec<Piece<'_>> = pieces.collect();
     let spans = pieces.iter().filter_map(|piece| if let Piece::Span(span) = piece { Some(span.clone()) } else { None });
@@ -83,29 +84,46 @@ fn placed<'a>(earlier: &HashMap<Revision, &SourceMessage>, revision: Revision, p
     }
 }
 
+/// A range that the known layout shows in place, with its messages.
+struct KnownRange<'a> {
+    first: Revision,
+    /// The revision behind its last.
+    end: Revision,
+    messages: &'a [SourceMessage],
+}
+
+/// The ranges that the known layout shows in place up to `from`, in order, as its messages are. None if it has other ones.
+fn known_ranges(known: &Source, from: Revision) -> Option<Vec<KnownRange<'_>>> {
+    let mut messages = known.messages.as_slice();
+    let mut ranges = Vec::new();
+    for span in &known.layout.spans {
+        let shown = messages.iter().take_while(|source| is_in(source, span)).count();
+        let (of_span, behind) = messages.split_at(shown);
+        messages = behind;
+        if let Span::Inline { first, last } = *span {
+            let end = last.map_or(from, |last| last + 1).min(from);
+            ranges.push(KnownRange { first, end, messages: of_span });
+        }
+    }
+    messages.is_empty().then_some(ranges)
+}
+
 /// The pieces of a range, in order: of what came before `from`, the known source has all that its layout shows.
-fn inline(known: &Source, (first, last): (Revision, Option<Revision>), from: Revision) -> Vec<Piece<'_>> {
+fn inline<'a>(known: &[KnownRange<'a>], (first, last): (Revision, Option<Revision>), from: Revision) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     let mut next = first;
     let known_end = from.min(last.map_or(from, |last| last + 1));
-    while next < known_end {
-        let shown = known.layout.spans.iter().filter_map(|span| match *span {
-            Span::Inline { first, last } => Some((first, last.map_or(from, |last| last + 1).min(known_end))),
-            Span::Placed { .. } => None,
-        });
-        let (begin, end) = shown.filter(|(_, end)| *end > next).min().unwrap_or((known_end, known_end));
-        let begin = begin.clamp(next, known_end);
+    for range in &known[known.partition_point(|range| range.end <= first)..] {
+        let (begin, end) = (range.first.max(next), range.end.min(known_end));
+        if begin >= known_end {
+            break;
+        }
         if begin > next {
             pieces.push(Piece::Span(Span::Inline { first: next, last: Some(begin - 1) }));
         }
         if end > begin {
-            // Inline messages of one range follow each other, in the order of their revisions.
-            let is_before = |source: &SourceMessage| source.placement.is_some() || source.message.revision < begin;
-            let is_inside = |source: &SourceMessage| source.placement.is_none() && source.message.revision < end;
-            let start = known.messages.iter().position(|source| !is_before(source) && is_inside(source));
-            let inside = start.map_or(&[][..], |start| &known.messages[start..]);
-            let count = inside.iter().take_while(|source| is_inside(source)).count();
-            pieces.push(Piece::Known(&inside[..count]));
+            let at = |revision| range.messages.partition_point(|source| source.message.revision < revision);
+            pieces.push(Piece::Known(&range.messages[at(begin)..at(end)]));
         }
         next = end.max(begin);
     }

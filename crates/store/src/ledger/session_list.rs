@@ -207,9 +207,10 @@ impl<'a> Places<'a> {
     fn read_page(&self, reader: &mut Reader<'_>) -> Result<Vec<ListPosition>> {
         let filter = &self.list.filter;
         let is_descending = self.list.order.is_descending();
+        let most = if self.list.order.is_by_change() { limits::PAGE_READ_CHANGED } else { limits::PAGE_READ_SESSIONS };
         let either = |descending: &'static str, ascending: &'static str| {
             let statement = if is_descending { descending } else { ascending };
-            engine::query(statement).bind(self.at.key).bind(limits::PAGE_READ_SESSIONS)
+            engine::query(statement).bind(self.at.key).bind(most)
         };
         let tenant = filter.visibility.tenant.to_string();
         let query = if self.list.order.is_by_change() {
