@@ -13,10 +13,10 @@ use longhand_model::{Revision, mark::Words, view::SourceMessage};
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a digest, in bytes of text, and the parts of it for each class of entries.
-const BYTES_MAX: usize = 768 * 1_024;
-const TYPED_BYTES_MAX: usize = BYTES_MAX / 3;
-const SAID_BYTES_MAX: usize = BYTES_MAX / 6;
-const CALLS_BYTES_MAX: usize = BYTES_MAX - TYPED_BYTES_MAX - SAID_BYTES_MAX;
+const BYTES_MAX: usize = TYPED_BYTES_MAX + SAID_BYTES_MAX + CALLS_BYTES_MAX;
+const TYPED_BYTES_MAX: usize = 192 * 1_024;
+const SAID_BYTES_MAX: usize = 128 * 1_024;
+const CALLS_BYTES_MAX: usize = 448 * 1_024;
 
 /// Maximum sizes of one text, of which the beginning and the end are kept, of the changed text of one edit, and of an
 /// output in prose, in bytes; and of the beginning and the end of another output, beside the line that decides.
