@@ -15,13 +15,13 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 pub const THREAD: &str = "background";
 
 /// The threads for summaries. None if they cannot be started.
-static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(count()));
+static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(count(), limits::BACKGROUND_NICENESS));
 /// The thread for what decides whether there is work: it is short, and never behind a summary.
-static DECIDER: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(1));
+static DECIDER: LazyLock<Option<ThreadPool>> = LazyLock::new(|| start(1, limits::DECIDER_NICENESS));
 
-fn start(threads: usize) -> Option<ThreadPool> {
+fn start(threads: usize, niceness: i32) -> Option<ThreadPool> {
     let threads = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| THREAD.to_owned());
-    let threads = threads.start_handler(|_| yield_to_others(limits::BACKGROUND_NICENESS)).build();
+    let threads = threads.start_handler(move |_| yield_to_others(niceness)).build();
     threads.inspect_err(|error| tracing::warn!(%error, "the background has the priority of other work")).ok()
 }
 

@@ -610,8 +610,10 @@ pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
 pub const WAIT_MS_DEFAULT: u64 = 30_000;
 /// Maximum time that GetView waits.
 pub const WAIT_MS_MAX: u64 = 120_000;
-/// Niceness of the threads that compute in the background, above the daemon's: each gets about a tenth of a processor that others want.
+/// Niceness of the threads that write summaries, above the daemon's: each gets about a tenth of a processor that others want.
 pub const BACKGROUND_NICENESS: i32 = 10;
+/// Niceness of the thread that decides whether there is work: it gets about a quarter of a processor that others want.
+pub const DECIDER_NICENESS: i32 = 5;
 /// Time for which a claim of a job holds without a heartbeat.
 pub const LEASE_MS: i64 = 30_000;
 /// Interval between a running job's heartbeats.

@@ -352,6 +352,17 @@ proptest! {
     }
 }
 
+/// A long text that has no room takes no older short ones with it.
+#[test]
+fn short_texts_that_people_typed_stay_in_a_full_digest() {
+    let mut talk = Talk::default().user("draw the tide tables").user("the tables are in feet, never in metres");
+    for number in 0..12 {
+        talk = talk.user(&format!("an old log {number}: {}", "masts and sails ".repeat(1_500)));
+    }
+    let stored = digest(&talk.input("longhand@1")).to_json();
+    assert!(stored.contains("never in metres") && !stored.contains("an old log 0:"), "{}", stored.len());
+}
+
 /// A digest has a bound, and what people typed outlives the traffic of tools.
 #[test]
 fn a_digest_is_bounded() {
