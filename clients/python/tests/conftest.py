@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,11 @@ import pytest
 import longhand
 
 BINARY = os.environ.get("LONGHAND_BIN") or str(Path(__file__).parents[3] / "target/debug/longhand")
+
+
+def uncommon_words() -> str:
+    """Words that nothing else has, of letters so rare that files have them as they are: most others are compressed."""
+    return "".join(random.choices("^~`@%QXZJKVYW&;|!$", k=32))
 
 
 class Daemon:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from conftest import Daemon, uncommon_words
 
 import longhand
 from longhand import aio, v1
@@ -165,7 +165,7 @@ async def test_states_of_many_writers_are_merged_and_may_be_large(service: Longh
 
 
 async def test_a_deleted_session_is_erased(shared: Daemon, service: LonghandSessionService) -> None:
-    secret = uuid.uuid4().hex
+    secret = uncommon_words()
     for _ in range(2):
         session = await service.create_session(app_name="A", user_id="u", session_id="s", state={"key": secret})
         content = types.Content(role="user", parts=[types.Part(text=secret)])

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from conftest import Daemon, uncommon_words
 
 import longhand
 from longhand import aio
@@ -86,7 +86,7 @@ async def test_writers_at_once_lose_nothing(client: aio.Client) -> None:
 async def test_a_deleted_key_can_be_written_again_and_its_words_are_gone(shared: Daemon, client: aio.Client) -> None:
     store = LonghandSessionStore(client, namespace=uuid.uuid4().hex)
     key: SessionKey = {"project_key": "p", "session_id": "s"}
-    secret = uuid.uuid4().hex
+    secret = uncommon_words()
     entry: Any = {"type": "user", "uuid": "u", "text": secret}
     for _ in range(2):
         await store.append(key, [entry])

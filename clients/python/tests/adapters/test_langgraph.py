@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from conftest import Daemon, uncommon_words
 
 import longhand
 from longhand import v1
@@ -44,7 +44,7 @@ async def test_the_conformance_kit_passes(client: longhand.Client) -> None:
 
 
 def test_another_saver_sees_what_was_put_and_what_was_deleted(shared: Daemon, client: longhand.Client) -> None:
-    namespace, secret = uuid.uuid4().hex, uuid.uuid4().hex
+    namespace, secret = uuid.uuid4().hex, uncommon_words()
     with longhand.connect(shared.address) as other:
         one, two = LonghandSaver(client, namespace=namespace), LonghandSaver(other, namespace=namespace)
         thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from conftest import Daemon, uncommon_words
 
 import longhand
 from longhand import aio, v1
@@ -159,7 +159,7 @@ async def test_one_of_several_writers_saves(client: aio.Client) -> None:
 async def test_an_agent_goes_on_in_another_process_and_what_is_deleted_is_gone(
     shared: Daemon, client: aio.Client
 ) -> None:
-    namespace, secret = uuid.uuid4().hex, uuid.uuid4().hex
+    namespace, secret = uuid.uuid4().hex, uncommon_words()
     agent = Agent(TestModel(custom_output_text=f"It is {secret}"))
     first = LonghandConversationStore(client, namespace=namespace)
     await first.save(await agent.run("What?", conversation=Conversation(conversation_id="c")))

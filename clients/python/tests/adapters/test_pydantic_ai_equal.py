@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from conftest import Daemon
+from conftest import Daemon, uncommon_words
 
 import longhand
 from longhand import aio, v1
@@ -267,7 +267,7 @@ async def test_a_model_is_asked_the_same_with_longhand_and_without(client: aio.C
 async def test_what_a_processor_redacts_is_nowhere_and_what_it_drops_is_left_out(
     shared: Daemon, client: aio.Client
 ) -> None:
-    secret = uuid.uuid4().hex
+    secret = uncommon_words()
 
     def process(messages: list[ModelMessage]) -> list[ModelMessage]:
         text = ModelMessagesTypeAdapter.dump_json(messages).decode().replace(secret, "[redacted]")
