@@ -130,15 +130,19 @@ impl Call {
     }
 }
 
-/// True for the answers of a proxy that a later call may not get.
-fn is_passing(http: StatusCode) -> bool {
-    matches!(
-        http,
+/// The code of an answer without one, which something before another daemon gave: as gRPC maps the statuses of HTTP.
+fn code_of(http: StatusCode) -> Code {
+    match http {
+        StatusCode::BAD_REQUEST => Code::Internal,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::NOT_FOUND => Code::Unimplemented,
         StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT
-    )
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
+        _ => Code::Unknown,
+    }
 }
 
 /// The one message of an answer, without what gRPC puts before it.
@@ -156,9 +160,7 @@ async fn read_answer((http, headers): (StatusCode, &HeaderMap), body: tonic::bod
     match answer.trailers().and_then(Status::from_header_map) {
         Some(status) if status.code() == Code::Ok => {}
         Some(status) => return Err(status),
-        // As gRPC reads the answers of what stands before another daemon.
-        None if is_passing(http) => return Err(Status::unavailable(format!("the answer is {http}"))),
-        None => return Err(Status::unknown(format!("the answer has no status, and is {http}"))),
+        None => return Err(Status::new(code_of(http), format!("the answer has no status of gRPC, and is {http}"))),
     }
     let mut message = answer.to_bytes();
     let is_whole = message.first_chunk().is_some_and(|[flag, length @ ..]: &[u8; PREFIX_BYTES]| {
@@ -204,4 +206,56 @@ pub(super) enum CallFailure {
     /// The service's status.
     #[error(transparent)]
     Status(#[from] Status),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    /// An answer with this status of HTTP, a body, and trailers with this status of gRPC.
+    #[derive(Debug, Clone, Copy)]
+    struct Answer(u16, &'static [u8], Option<&'static str>);
+
+    impl Answer {
+        fn response(self) -> Response<tonic::body::Body> {
+            let Self(http, body, status) = self;
+            let trailers = status.map(|status| HeaderMap::from_iter([(STATUS, HeaderValue::from_static(status))]));
+            let frames = [Some(Frame::data(Bytes::from_static(body))), trailers.map(Frame::trailers)];
+            let frames = frames.into_iter().flatten().map(Ok::<_, Status>);
+            let body = tonic::body::Body::new(StreamBody::new(futures::stream::iter(frames)));
+            Response::builder().status(http).body(body).expect("an answer")
+        }
+    }
+
+    const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+    #[tokio::test]
+    async fn an_answer_is_read_as_the_library_reads_it() {
+        const MESSAGE: &[u8] = b"\0\0\0\0\x02ab";
+        let proxies = [400, 401, 403, 404, 429, 500, 502, 503, 504].map(|http| Answer(http, b"", None));
+        let own = [
+            Answer(200, MESSAGE, Some("0")),
+            Answer(200, b"\0\0\0\0\0", Some("0")),
+            Answer(200, MESSAGE, Some("9")),
+            Answer(200, b"", Some("5")),
+            Answer(200, &MESSAGE[..6], Some("0")),
+        ];
+        let path = PathAndQuery::from_static("/a.B/C");
+        for answer in proxies.into_iter().chain(own) {
+            let routes = tower::service_fn(move |_| std::future::ready(Ok::<_, Infallible>(answer.response())));
+            let mut client = Grpc::new(routes);
+            let Ok(()) = client.ready().await;
+            let of_library = client.unary(tonic::Request::new(Bytes::new()), path.clone(), BytesCodec).await;
+            let of_library = of_library.map(tonic::Response::into_inner).map_err(|status| status.code());
+            let origin = Origin { headers: HeaderMap::new(), extensions: Extensions::new() };
+            let found = Call { path: path.clone(), origin, message: Bytes::new() }.unary(routes).await;
+            let found = found.map(Response::into_body).map_err(|failure| match failure {
+                CallFailure::Status(status) => status.code(),
+                CallFailure::Refused(error) => panic!("{answer:?}: {error}"),
+            });
+            assert_eq!(found, of_library, "{answer:?}");
+        }
+    }
 }
