@@ -1,23 +1,17 @@
 //! The server of `durable-streams`, a log of bytes over HTTP with group commit: an append is answered once its record is
 //! in a log behind `fdatasync`.
 
+use crate::fleet::OwnedProcess;
 use crate::http1::Http1;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The server's process, killed when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    process: OwnedProcess,
     pub(crate) url: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 impl Server {
@@ -34,11 +28,11 @@ impl Server {
         let mut line = String::new();
         let stdout = child.stdout.take().expect("standard output is piped");
         BufReader::new(stdout).read_line(&mut line).expect("it says that it listens");
-        Self { child, url: format!("http://{free}") }
+        Self { process: child.into(), url: format!("http://{free}") }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 }
 

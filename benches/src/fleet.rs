@@ -95,18 +95,33 @@ pub(crate) fn program(binary: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A daemon, killed when it is dropped.
-pub(crate) struct Daemon {
-    child: Child,
-    /// The address of its Unix socket.
-    pub(crate) socket: String,
+/// A process, killed when it is dropped.
+pub(crate) struct OwnedProcess(Child);
+
+impl OwnedProcess {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+impl From<Child> for OwnedProcess {
+    fn from(child: Child) -> Self {
+        Self(child)
     }
+}
+
+impl Drop for OwnedProcess {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A daemon, killed when it is dropped.
+pub(crate) struct Daemon {
+    process: OwnedProcess,
+    /// The address of its Unix socket.
+    pub(crate) socket: String,
 }
 
 impl Daemon {
@@ -130,11 +145,11 @@ impl Daemon {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it says where it listens");
         let announced: serde_json::Value = serde_json::from_str(&line).expect("an object");
         let socket = announced["socket"].as_str().expect("an address").to_owned();
-        Self { socket, child }
+        Self { socket, process: child.into() }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     fn peak_kib(&self) -> Option<u64> {

@@ -2,6 +2,7 @@
 //! socket. It answers at once, or when raw SQLite has committed the texts. What it costs is what gRPC on this machine
 //! costs, and no daemon can be faster.
 
+use crate::fleet::OwnedProcess;
 use crate::floor::Floor;
 use clap::Args;
 use longhand::pb;
@@ -10,7 +11,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::task::{Context, Poll};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -31,16 +32,9 @@ pub(crate) struct Options {
 
 /// The server's process, killed when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    process: OwnedProcess,
     /// The address of its Unix socket.
     pub(crate) address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 impl Server {
@@ -56,11 +50,11 @@ impl Server {
         let mut line = String::new();
         let stdout = child.stdout.take().expect("standard output is piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it says that it listens");
-        Self { child, address: format!("unix:{}", socket.display()) }
+        Self { process: child.into(), address: format!("unix:{}", socket.display()) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 }
 
