@@ -22,6 +22,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Why a text is left to reflection. Nobody reads it.
 const DECLINED: &str = "declined";
 
+/// A visitor's words for a value that it does not take.
+macro_rules! declining {
+    () => {
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(DECLINED)
+        }
+    };
+}
+
 /// An encoded message, and which of its fields were given.
 pub(in super::super) struct EncodedFields {
     message: &'static Message,
@@ -83,9 +92,7 @@ impl<'de> DeserializeSeed<'de> for Fields<'_> {
 impl<'de> Visitor<'de> for Fields<'_> {
     type Value = u128;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u128, A::Error> {
         let mut given = 0;
@@ -117,9 +124,7 @@ impl<'de> DeserializeSeed<'de> for Name {
 impl Visitor<'_> for Name {
     type Value = &'static Field;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_str<E: Error>(self, name: &str) -> Result<&'static Field, E> {
         self.0.named(name).ok_or_else(|| E::custom(DECLINED))
@@ -143,9 +148,7 @@ impl<'de> DeserializeSeed<'de> for Optional<'_> {
 impl<'de> Visitor<'de> for Optional<'_> {
     type Value = bool;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_none<E: Error>(self) -> Result<bool, E> {
         Ok(false)
@@ -171,9 +174,7 @@ struct Elements<'a> {
 impl<'de> Visitor<'de> for Elements<'_> {
     type Value = ();
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
         while elements.next_element_seed(One { field: self.field, buffer: self.buffer })?.is_some() {}
@@ -226,7 +227,7 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
                 Ok(())
             }
             Content::Enum(values) => {
-                put_varint(number, deserializer.deserialize_any(Named(values))?.into(), buffer);
+                put_varint(number, deserializer.deserialize_any(EnumNumber(values))?.into(), buffer);
                 Ok(())
             }
             Content::Message(place) => {
@@ -263,9 +264,7 @@ struct Text<F>(F);
 impl<F: FnMut(&str) -> bool> Visitor<'_> for Text<F> {
     type Value = ();
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_str<E: Error>(mut self, text: &str) -> Result<(), E> {
         if self.0(text) { Ok(()) } else { Err(E::custom(DECLINED)) }
@@ -277,9 +276,7 @@ struct Bool;
 impl Visitor<'_> for Bool {
     type Value = bool;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<bool, E> {
         Ok(value)
@@ -298,9 +295,7 @@ impl<T> Default for Integer<T> {
 impl<T: FromStr + TryFrom<i64> + TryFrom<u64>> Visitor<'_> for Integer<T> {
     type Value = T;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
         text.parse().map_err(|_| E::custom(DECLINED))
@@ -320,9 +315,7 @@ struct Double;
 impl Visitor<'_> for Double {
     type Value = f64;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
         Ok(value)
@@ -330,14 +323,12 @@ impl Visitor<'_> for Double {
 }
 
 /// The number of an enum's value, by its name or as it is.
-struct Named(&'static Values);
+struct EnumNumber(&'static Values);
 
-impl Visitor<'_> for Named {
+impl Visitor<'_> for EnumNumber {
     type Value = i32;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DECLINED)
-    }
+    declining!();
 
     fn visit_str<E: Error>(self, name: &str) -> Result<i32, E> {
         self.0.number(name).ok_or_else(|| E::custom(DECLINED))
