@@ -1,5 +1,5 @@
 //! Computation in the background: a few at a time, on threads whose priority is so low that each gets about a tenth of a
-//! processor that others want, and all that nobody wants.
+//! processor that others want, or a quarter where it decides whether there is work, and all that nobody wants.
 //!
 //! Only computation goes there: who waits for one of these threads waits for everybody else. So none of them holds a lock,
 //! a transaction or a connection for which calls wait.

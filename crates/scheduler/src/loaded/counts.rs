@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 /// Counts that the store does not have yet.
 pub type FreshCounts = Vec<(MessageId, MessageCounts)>;
 
-/// Sets the counts of messages that have none. If the policy's counting is costly enough to keep, most messages were counted
-/// when they were appended; those counted under an earlier policy, and those that grew part by part, are counted here.
+/// Sets the counts of messages that have none, if the policy's counting is costly enough to keep. Most messages were
+/// counted when they were appended; those counted under an earlier policy, and those that grew part by part, are
+/// counted here.
 pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage]) -> store::Result<FreshCounts> {
     let mut fresh = Vec::new();
     let Some(counting) = tokens::basis(policy) else { return Ok(fresh) };

@@ -299,10 +299,9 @@ impl Import<'_, '_> {
                 return Err(Error::ClientIdReused { client_id: client_id.clone() });
             }
         }
-        let mut names = vec!["tenant".to_owned()];
-        let mut values = vec![Cell::Text(self.tenant.to_string())];
-        names.push("update_period".to_owned());
-        values.push(Cell::Integer(integer(table, row, "update_time")?.div_euclid(limits::UPDATE_PERIOD_MICROS)));
+        let period = integer(table, row, "update_time")?.div_euclid(limits::UPDATE_PERIOD_MICROS);
+        let mut names = vec!["tenant".to_owned(), "update_period".to_owned()];
+        let mut values = vec![Cell::Text(self.tenant.to_string()), Cell::Integer(period)];
         for (index, name, column) in table.inserted().filter(|(_, name, _)| *name != "id") {
             names.push(format!("\"{name}\""));
             values.push(match (&row[index], column) {
