@@ -197,6 +197,18 @@ pub(super) async fn info(target: &Target) -> Result<pb::GetServerInfoResponse> {
     Ok(soon("the daemon's state", admin.get_server_info(pb::GetServerInfoRequest {})).await??.into_inner())
 }
 
+/// Waits until the daemon counts no streams of the attack. A client may hear of an end before the daemon has counted it.
+pub(super) async fn no_subscribers(target: &Target) -> Result<()> {
+    let gone = async {
+        // One stream is the bystander's, and one more while it changes its session.
+        while info(target).await?.subscriber_count > 2 {
+            tokio::time::sleep(target.scale.hold).await;
+        }
+        Ok(())
+    };
+    soon("the streams to be counted no more", gone).await?
+}
+
 /// Checks that a client that connects during the fault is served like earlier ones.
 pub(super) async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
     let Ok(Ok(newcomer)) = soon("a newcomer", Bystander::start(target.daemon.socket())).await else {
@@ -294,10 +306,7 @@ async fn unread_streams(target: &Target) -> Result<Committed> {
     ends(calls, &mut answers).await?;
     let known = |what: &&String| [CLOSED, "READER_STALLED"].contains(&what.as_str());
     broken.extend(answers.keys().filter(|what| !known(what)).cloned());
-    // One stream may be the bystander's.
-    if info(target).await?.subscriber_count > 2 {
-        broken.push("streams are left over".to_owned());
-    }
+    no_subscribers(target).await?;
     Ok((target.scale.streams, answers, broken))
 }
 

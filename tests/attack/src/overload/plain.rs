@@ -1,10 +1,10 @@
 //! Faults over HTTP/1.1: event streams that nobody reads, bodies that do not end.
 
 use super::Target;
-use super::faults::{CLOSED, Committed, Counts, count, info, newcomer, soon};
+use super::faults::{CLOSED, Committed, Counts, count, newcomer, no_subscribers, soon};
 use anyhow::{Context as _, Result};
 use std::path::Path;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
@@ -35,14 +35,18 @@ pub(super) async fn unread_streams(target: &Target) -> Result<Committed> {
     let mut broken = Vec::new();
     newcomer(target, &mut broken).await?;
     tokio::time::sleep(target.scale.hold).await;
-    // Streams beyond the limit are refused, and the others end when nobody takes anything.
+    // Streams beyond the limit are refused, and the others end when nobody takes anything. Each is read only after its
+    // end: a stream that is read has none.
     let ended = async {
-        while info(target).await?.subscriber_count > 2 {
-            tokio::time::sleep(target.scale.hold).await;
+        for stream in &unread {
+            while !stream.ready(Interest::READABLE).await?.is_read_closed() {
+                tokio::time::sleep(target.scale.hold).await;
+            }
         }
         Ok::<_, anyhow::Error>(())
     };
     soon("the streams to end", ended).await??;
+    no_subscribers(target).await?;
     let (mut answers, mut ending) = (Counts::new(), JoinSet::new());
     for stream in unread {
         ending.spawn(end(stream));
