@@ -1,7 +1,7 @@
 //! Compiles the protos with protox, so that no `protoc` is needed.
 
 use flate2::{Compression, write::GzEncoder};
-use std::{collections::HashMap, env, error::Error, fmt::Write as _, fs, io::Write as _, path::PathBuf};
+use std::{collections::HashMap, env, error::Error, fmt::Write as _, fs, io::Write as _, path::Path, path::PathBuf};
 
 const PROTOS: [&str; 15] = [
     "options",
@@ -37,8 +37,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .codec_path("crate::codec::BoundedCodec")
         .compile_fds_with_config(descriptors, config)?;
+    share_events(&out.join("longhand.v1.rs"))?;
     println!("cargo:rerun-if-changed=../../proto");
     Ok(())
+}
+
+/// Has the server of events send `shared::EventFrame`: an event is encoded once for all streams.
+fn share_events(generated: &Path) -> Result<(), Box<dyn Error>> {
+    let code = fs::read_to_string(generated)?;
+    let (before, server) = code.split_once("pub mod event_service_server {").ok_or("no server of events")?;
+    let shared = server.replace("super::SubscribeEventsResponse", "crate::shared::EventFrame");
+    if shared == server {
+        return Err("the server of events has no stream of them".into());
+    }
+    Ok(fs::write(generated, format!("{before}pub mod event_service_server {{{shared}"))?)
 }
 
 /// What `call` declares of every method.

@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// Has events bring their messages.
+    #[arg(long)]
+    content: bool,
 }
 
 /// The fields of a frame that a watcher reads. All others are skipped, so that a thousand watchers leave the processors to the
@@ -56,11 +59,12 @@ pub(crate) struct Watcher(Streaming<Frame>);
 
 impl Watcher {
     /// Begins the stream, and waits for its first frame.
-    pub(crate) async fn start(channel: Channel, session: &str) -> Self {
+    pub(crate) async fn start(channel: Channel, session: &str, include_content: bool) -> Self {
         let mut client = tonic::client::Grpc::new(channel);
         client.ready().await.expect("it listens");
         let session_ids = vec![session.to_owned()];
-        let request = pb::SubscribeEventsRequest { session_ids, ..pb::SubscribeEventsRequest::default() };
+        let request =
+            pb::SubscribeEventsRequest { session_ids, include_content, ..pb::SubscribeEventsRequest::default() };
         let path = PathAndQuery::from_static("/longhand.v1.EventService/SubscribeEvents");
         let codec = tonic_prost::ProstCodec::<pb::SubscribeEventsRequest, Frame>::default();
         let answer = client.server_streaming(request.into_request(), path, codec).await;
@@ -81,14 +85,19 @@ impl Watcher {
 }
 
 /// Opens streams of a session, several of which may share a connection.
-pub(crate) async fn watchers(address: &str, session: &str, count: usize, per_connection: usize) -> Vec<Watcher> {
+pub(crate) async fn watchers(
+    address: &str,
+    session: &str,
+    (count, per_connection): (usize, usize),
+    content: bool,
+) -> Vec<Watcher> {
     let mut streams = Vec::new();
     let mut channel = connect(address).await;
     for index in 0..count {
         if index > 0 && index % per_connection == 0 {
             channel = connect(address).await;
         }
-        streams.push(Watcher::start(channel.clone(), session).await);
+        streams.push(Watcher::start(channel.clone(), session, content).await);
     }
     streams
 }
@@ -106,7 +115,7 @@ impl Audience {
     pub(crate) async fn start(address: &str, count: usize) -> Self {
         let channel = connect(address).await;
         let session = session(&channel).await;
-        let watchers = watchers(address, &session, count, 1).await;
+        let watchers = watchers(address, &session, (count, 1), false).await;
         let messages = MessageServiceClient::new(channel);
         Self { session, messages, texts: Texts::new(1, BODY_BYTES), watchers }
     }
@@ -203,7 +212,7 @@ async fn measure(daemon: &Daemon, count: usize, options: &Options, time: Duratio
     };
     append().await;
     let (sender, mut arrived) = mpsc::unbounded_channel();
-    for mut watcher in watchers(&daemon.socket, &session, count, options.per_connection).await {
+    for mut watcher in watchers(&daemon.socket, &session, (count, options.per_connection), options.content).await {
         let sender = sender.clone();
         tokio::spawn(async move {
             while let Some(mut revisions) = watcher.next().await {

@@ -55,9 +55,9 @@ async fn streams(binary: &str, name: &str, count: usize, report: &mut Report) {
         let daemon = Daemon::start(binary, folder.path(), "");
         let session = session(&connect(&daemon.socket).await).await;
         // The first ones also allocate what all streams share.
-        let first = events::watchers(&daemon.socket, &session, FIRST, 1).await;
+        let first = events::watchers(&daemon.socket, &session, (FIRST, 1), false).await;
         let before = daemon.memory_kib("VmRSS:").unwrap_or_default();
-        let streams = events::watchers(&daemon.socket, &session, count, per_connection).await;
+        let streams = events::watchers(&daemon.socket, &session, (count, per_connection), false).await;
         let after = daemon.memory_kib("VmRSS:").unwrap_or_default();
         let each = after.saturating_sub(before) as f64 / count as f64;
         report.target(what, name, ("resident_kib", each), Bound::AtMost(60.0));

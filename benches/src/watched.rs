@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Rounds: the audiences take turns in each.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Has events bring their messages.
+    #[arg(long)]
+    content: bool,
 }
 
 /// Watchers of a session.
@@ -103,12 +106,12 @@ async fn listen(mut watcher: Watcher, mut stop: watch::Receiver<bool>) {
 
 /// Streams that nobody reads, each on a connection of its own. A usual client takes two megabytes of each before it is
 /// behind, which is more than comes here.
-async fn silent_watchers(address: &str, session: &str, count: usize) -> Vec<Watcher> {
+async fn silent_watchers(address: &str, session: &str, count: usize, content: bool) -> Vec<Watcher> {
     let endpoint = Endpoint::from_shared(address.to_owned()).expect("an address");
     let endpoint = endpoint.initial_stream_window_size(SILENT_WINDOW_BYTES);
     let mut streams = Vec::new();
     for _ in 0..count {
-        streams.push(Watcher::start(endpoint.connect().await.expect("it listens"), session).await);
+        streams.push(Watcher::start(endpoint.connect().await.expect("it listens"), session, content).await);
     }
     streams
 }
@@ -117,9 +120,9 @@ async fn measure(binary: &str, audience: Audience, options: &Options, figures: &
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = Daemon::start(binary, folder.path(), "");
     let session = session(&connect(&daemon.socket).await).await;
-    let silent = silent_watchers(&daemon.socket, &session, audience.silent).await;
+    let silent = silent_watchers(&daemon.socket, &session, audience.silent, options.content).await;
     let (stop, stopped) = watch::channel(false);
-    let reading: Vec<_> = watchers(&daemon.socket, &session, audience.reading, 1)
+    let reading: Vec<_> = watchers(&daemon.socket, &session, (audience.reading, 1), options.content)
         .await
         .into_iter()
         .map(|watcher| tokio::spawn(listen(watcher, stopped.clone())))

@@ -1,10 +1,12 @@
 //! P6: a stream has every event, in order, once, wherever it starts and however often it is resumed.
 
 use crate::database::copy_store;
-use crate::support::{TestApp, Watch, block_on, cases, conversation, turns, window, words_of};
+use crate::engines::erase_at_once;
+use crate::support::{TestApp, Watch, block_on, cases, conversation, text, turns, window, words_of};
 use longhand::app::Reason;
 use longhand::app::append::{NewDraftText, OpenPart};
 use longhand::app::compactions::NewSummary;
+use longhand::app::erase::{EraseRequest, EraseTarget};
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
 use longhand::model::draft::DraftKind;
@@ -38,7 +40,7 @@ async fn batch(watch: &mut Watch) -> (Vec<ServedEvent>, String, bool) {
     match watch.frame().await {
         Frame::Events { events, cursor } => {
             let more = events.last().expect("never empty").more;
-            (events, cursor, more)
+            (events, cursor.to_string(), more)
         }
         other => panic!("no events but {other:?}"),
     }
@@ -81,7 +83,34 @@ async fn events_bring_their_message_when_asked() {
     ready(&mut watch).await;
     test.append(&session, "u1 \"one\"").await;
     let (events, ..) = batch(&mut watch).await;
-    assert_eq!(events[0].message.as_ref(), test.history(&session).await.first());
+    assert_eq!(events[0].message.as_deref(), test.history(&session).await.first());
+}
+
+#[tokio::test]
+async fn a_message_is_read_once_for_all_streams_until_it_is_erased() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"").await;
+    let read = async || {
+        let kinds = vec![EventKind::MessageAppended];
+        let mut watch = stream(&test, SubscribeRequest { content: true, kinds, ..from(Start::Beginning) }).await;
+        ready(&mut watch).await;
+        let (events, ..) = batch(&mut watch).await;
+        events.into_iter().map(|served| served.message.expect("a message")).collect::<Vec<_>>()
+    };
+    let (first, second) = (read().await, read().await);
+    assert!(first.len() == 2 && first.iter().zip(&second).all(|(one, other)| Arc::ptr_eq(one, other)));
+    let target = EraseTarget::Messages(vec!["u1".to_owned()]);
+    let request = EraseRequest { target, reason: "a key".to_owned(), dry_run: false, expected_revision: None };
+    erase_at_once(&test.app, &session, request).await;
+    let messages: Vec<_> = read().await.iter().map(|message| message.as_ref().clone()).collect();
+    assert_eq!(messages, test.history(&session).await);
+    assert!(messages[0].parts[0].body.is_erased() && messages[1] == *first[1]);
+    // An open message is read anew each time.
+    test.append(&session, "a3 \"be\" open").await;
+    assert_eq!(read().await[2].parts.len(), 1);
+    test.app.messages().append_parts(&session, "a3", vec![OpenPart::Whole(text("gin"))]).await.expect("gone on");
+    assert_eq!(read().await[2].parts.len(), 2);
 }
 
 #[tokio::test]
@@ -268,7 +297,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     restored.append(&session, "u1 \"another one\"\nu2 \"another two\"").await;
     assert_eq!(refused(&events.last().expect("events").cursor).await.reason, Reason::CursorForeign);
     // A cursor from before the difference is still valid.
-    let shared = restored.app.events().subscribe(from(Start::After(events[0].cursor.clone()))).await;
+    let shared = restored.app.events().subscribe(from(Start::After(events[0].cursor.to_string()))).await;
     shared.expect("the first event is the same in both");
     let other = TestApp::start().await;
     other.manual_session().await;
@@ -484,7 +513,7 @@ async fn lists_of_events_agree_with_the_stream() {
         let mut list = ListEvents { session, kinds, page_size, ..ListEvents::default() };
         loop {
             let (page, next) = test.app.events().list(list.clone()).await.expect("a page");
-            events.extend(page.into_iter().map(|served| Arc::unwrap_or_clone(served.event)));
+            events.extend(page.into_iter().map(|served| served.event.unwrap_or_clone()));
             if next.is_empty() {
                 return events;
             }
@@ -568,7 +597,7 @@ async fn in_pieces(test: &TestApp, request: SubscribeRequest, losses: Losses) ->
             let (events, behind, _) = batch(&mut watch).await;
             let take = if inside { left.min(events.len()) } else { events.len() };
             found.extend(events[..take].iter().map(|served| served.event.seq));
-            cursor = if take < events.len() { events[take - 1].cursor.clone() } else { behind };
+            cursor = if take < events.len() { events[take - 1].cursor.to_string() } else { behind };
             left = left.saturating_sub(take);
             if events[..take].iter().any(|served| matches!(served.event.body, EventBody::SessionArchived)) {
                 return found;

@@ -1,10 +1,11 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`, the calls by their requests, the
-//! reasons of errors, and the codec that bounds what a request grows to.
+//! reasons of errors, the codec that bounds what a request grows to, and frames of events that streams share.
 
 pub mod call;
 pub mod codec;
 pub mod measure;
 pub mod reason;
+pub mod shared;
 
 use flate2::read::GzDecoder;
 use prost_reflect::DescriptorPool;

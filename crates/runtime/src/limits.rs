@@ -283,6 +283,10 @@ pub const UNFOLDED_BYTES: usize = 8 * 1_024 * 1_024;
 pub const RING_BYTES: usize = 4 * 1_024 * 1_024;
 /// Newest events that stay in memory.
 pub const RING_EVENTS: usize = 8_192;
+/// Bytes of messages that event streams with content have read and that stay in memory for the next streams.
+pub const READ_MESSAGES_BYTES: usize = 4 * 1_024 * 1_024;
+/// Bytes of the longest message among them.
+pub const READ_MESSAGE_BYTES_MAX: usize = 128 * 1_024;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Statements that a connection keeps prepared: more than the store has.

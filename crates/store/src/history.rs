@@ -207,14 +207,22 @@ impl History {
     }
 
     /// The message that an event concerns, in its newest state.
-    pub async fn of_event(&self, event: &Event) -> Result<Option<Message>> {
+    pub async fn of_event(&self, event: &Event) -> Result<Option<Arc<Message>>> {
         let Some(id) = event.body.message() else { return Ok(None) };
-        self.0
-            .snapshot(|reader| {
-                let ancestry = ancestry::by_id(reader, event.session_id)?;
-                messages::get(reader, &ancestry, &id.to_string()).map(Some)
-            })
-            .await
+        let begin = match self.0.ring.messages.get(id) {
+            Ok(message) => {
+                self.0.engine.check_owned()?;
+                return Ok(Some(message));
+            }
+            Err(begin) => begin,
+        };
+        let read = self.0.snapshot(|reader| {
+            let ancestry = ancestry::by_id(reader, event.session_id)?;
+            messages::get(reader, &ancestry, &id.to_string())
+        });
+        let message = Arc::new(read.await?);
+        self.0.ring.messages.keep(begin, &message);
+        Ok(Some(message))
     }
 
     /// The id of the message with this id or client's id.

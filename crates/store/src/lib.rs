@@ -98,6 +98,7 @@ pub use ledger::session_list::{ListPosition, ListedSession, SessionList, Session
 pub use ledger::sessions::{
     CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionSnapshot, UpdateSession,
 };
+pub use ledger::shared_event::SharedEvent;
 pub use ledger::sources::{NewMessages, Source};
 pub use ledger::spending::SummarizerSpending;
 pub use ledger::statistics::{CompactionCounter, Statistics};

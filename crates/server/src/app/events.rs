@@ -21,7 +21,9 @@ use crate::model::session::Session;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot, Visibility};
+use crate::store::{
+    self, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot, SharedEvent, Visibility,
+};
 use crate::traffic::Reservation;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -77,11 +79,11 @@ pub struct BecomesText;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServedEvent {
     /// The event, shared with other streams.
-    pub event: Arc<Event>,
+    pub event: Arc<SharedEvent>,
     /// The cursor after the event.
-    pub cursor: String,
-    /// The message that the event is about, if content was asked for.
-    pub message: Option<Message>,
+    pub cursor: Arc<str>,
+    /// The message that the event is about, if content was asked for; shared with other streams.
+    pub message: Option<Arc<Message>>,
     /// True if another event of its mutation follows in the stream. Always false in pages of past events.
     pub more: bool,
 }
@@ -129,7 +131,7 @@ pub enum Frame {
         /// The events; if the last has `more`, its mutation continues in the next frame.
         events: Vec<ServedEvent>,
         /// The cursor after them, and after the events that the filter skipped before it.
-        cursor: String,
+        cursor: Arc<str>,
     },
     /// The stream is idle and complete up to this point.
     Progress {
@@ -184,7 +186,7 @@ impl ServedEvent {
             }
             _ => 0,
         };
-        EVENT_BYTES + calls + self.message.as_ref().map_or(0, store::message_bytes)
+        EVENT_BYTES + calls + self.message.as_deref().map_or(0, store::message_bytes)
     }
 }
 
@@ -385,11 +387,12 @@ impl EventStream {
                 break;
             }
         }
-        if self.unsent.is_empty() {
-            let cursor = cursor::after_seq(self.app.store(), self.subscription.cursor()).await?;
-            return Ok(Frame::Events { events, cursor });
-        }
-        let cursor = events.last().map(|event| event.cursor.clone()).unwrap_or_default();
+        let cursor = match events.last() {
+            Some(last) if !self.unsent.is_empty() || last.event.seq == self.subscription.cursor() => {
+                last.cursor.clone()
+            }
+            _ => cursor::after_seq(self.app.store(), self.subscription.cursor()).await?.into(),
+        };
         Ok(Frame::Events { events, cursor })
     }
 
@@ -629,7 +632,7 @@ impl<'a> Events<'a> {
     async fn serve_event(self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
         let PagedEvent { event, more } = paged;
         let message = if content { self.caller.store().history().of_event(&event).await? } else { None };
-        let cursor = cursor::after_event(self.caller.store(), event.seq, &event.hash);
+        let cursor = event.cursor(|| cursor::after_event(self.caller.store(), event.seq, &event.hash));
         Ok(ServedEvent { event, cursor, message, more })
     }
 
@@ -638,8 +641,8 @@ impl<'a> Events<'a> {
         let mut page = Vec::with_capacity(events.len());
         let mut bytes = 0;
         for event in events {
-            let served = self.serve_event(PagedEvent { event: Arc::new(event), more: false }, content).await?;
-            bytes += served.message.as_ref().map_or(0, store::message_bytes);
+            let served = self.serve_event(PagedEvent { event: Arc::new(event.into()), more: false }, content).await?;
+            bytes += served.message.as_deref().map_or(0, store::message_bytes);
             if bytes > limits::PAGE_BYTES_MAX && !page.is_empty() {
                 return Ok((page, true));
             }
@@ -670,7 +673,7 @@ impl<'a> Events<'a> {
         let (events, next) = self.caller.store().log().of_history(key, &list.kinds, (first, last), limit).await?;
         let (events, early) = self.served_page(events, list.content).await?;
         let next = match (events.last(), next) {
-            (Some(last), _) if early => last.cursor.clone(),
+            (Some(last), _) if early => last.cursor.to_string(),
             (_, Some(scanned_to)) => cursor::after_event(self.caller.store(), scanned_to.seq, &scanned_to.hash),
             (_, None) => String::new(),
         };
@@ -692,7 +695,7 @@ impl<'a> Events<'a> {
         while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
             let page = self.caller.store().log().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
-            events.extend(page.events.into_iter().map(|paged| Arc::unwrap_or_clone(paged.event)));
+            events.extend(page.events.into_iter().map(|paged| paged.event.unwrap_or_clone()));
         }
         if events.len() > most {
             events.truncate(most);
@@ -700,7 +703,7 @@ impl<'a> Events<'a> {
         }
         let (events, early) = self.served_page(events, content).await?;
         if early && let Some(last) = events.last() {
-            let next = last.cursor.clone();
+            let next = last.cursor.to_string();
             return Ok((events, next));
         }
         let next = if cursor < head { cursor::after_seq(self.caller.store(), cursor).await? } else { String::new() };

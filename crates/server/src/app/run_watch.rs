@@ -65,7 +65,7 @@ impl RunWatch {
                 let signal = self.signal(&event).await.transpose();
                 if let Some(signal) = signal {
                     self.is_over |= signal.is_err();
-                    return Some(signal.map(|signal| RunFrame { cursor: event.cursor, signal }));
+                    return Some(signal.map(|signal| RunFrame { cursor: event.cursor.to_string(), signal }));
                 }
             }
             match self.feed.next().await? {

@@ -166,7 +166,7 @@ impl SessionWatch {
                     for event in &events {
                         self.note(event.event.session_id, &event.event.body);
                     }
-                    self.next_cursor = cursor;
+                    self.next_cursor = cursor.to_string();
                 }
                 Ok(Frame::Progress { cursor, .. }) => {
                     self.cursor = cursor;

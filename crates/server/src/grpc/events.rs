@@ -7,7 +7,7 @@ use crate::app::events::{BecomesText, SubscribeRequest};
 use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
-use crate::pb::subscribe_events_response::Frame;
+use crate::pb::shared::{EventBatch, EventFrame, Frame};
 use crate::transport::Delivery;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -25,7 +25,7 @@ impl Events {
     }
 }
 
-type ResponseStream = BoxStream<'static, Result<pb::SubscribeEventsResponse, Status>>;
+type ResponseStream = BoxStream<'static, Result<EventFrame, Status>>;
 
 /// The stream's frames as the client takes them; an error is the last one.
 fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
@@ -49,10 +49,10 @@ fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
 }
 
 /// The cursor from which a client resumes after this frame: empty for none, and `None` for the cursor before it.
-fn cursor_behind(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
+fn cursor_behind(frame: &EventFrame) -> Option<&str> {
     match frame.frame.as_ref()? {
         Frame::Ready(pb::Ready { cursor, .. })
-        | Frame::Events(pb::EventBatch { cursor, .. })
+        | Frame::Events(EventBatch { cursor, .. })
         | Frame::Progress(pb::Progress { cursor, .. })
         | Frame::SnapshotEnd(pb::SnapshotEnd { cursor }) => Some(cursor),
         // An incomplete snapshot is of no use: the client requests it again.

@@ -3,6 +3,7 @@
 use super::ancestry::{self, Ancestry};
 use super::codec;
 use super::ring::{KeyedEvents, Ring};
+use super::shared_event::SharedEvent;
 use super::visibility::{Memberships, Visibility};
 use crate::engine::Reader;
 use crate::engine::{self, Connection, List, Row};
@@ -122,7 +123,7 @@ pub struct EventPage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PagedEvent {
     /// The event, shared with other readers.
-    pub event: Arc<Event>,
+    pub event: Arc<SharedEvent>,
     /// True if another event of the same mutation matches and follows.
     pub more: bool,
 }
@@ -162,7 +163,7 @@ pub(crate) fn tail(
         found.truncate(page_events());
     }
     found.retain(|(_, event)| event.seq <= head);
-    let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
+    let found = found.into_iter().map(|(key, event)| (key, Arc::new(event.into()))).collect();
     let mut found = UnfilteredEvents::new(found);
     if let Some(visibility) = &filter.visibility
         && !memberships.admit_all(visibility)

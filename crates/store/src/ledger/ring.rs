@@ -2,6 +2,8 @@
 //! is read from the database or decoded once for each of them.
 
 use super::codec;
+use super::read_messages::ReadMessages;
+use super::shared_event::SharedEvent;
 use crate::error::Result;
 use crate::limits;
 use crate::model::event::{Event, EventKind};
@@ -10,6 +12,9 @@ use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Bytes of an encoded event besides its texts, and of its cursor.
+const ENCODED_FIELDS_BYTES: usize = 384;
 
 pub(crate) struct EventRow {
     pub(crate) seq: Seq,
@@ -27,9 +32,10 @@ pub(crate) struct EventRow {
 }
 
 impl EventRow {
-    /// Bytes of memory, with the decoded event.
+    /// Bytes of memory, with the decoded event and what its readers make of it.
     fn bytes(&self) -> usize {
-        size_of::<Entry>() + size_of::<Event>() + 2 * (self.actor.len() + self.request_id.len() + self.body.len())
+        let texts = self.actor.len() + self.request_id.len() + self.body.len();
+        size_of::<Entry>() + size_of::<SharedEvent>() + ENCODED_FIELDS_BYTES + 3 * texts
     }
 
     fn decode(&self) -> Result<Event> {
@@ -50,15 +56,15 @@ impl EventRow {
 /// A committed event. The first reader decodes it.
 struct Entry {
     row: EventRow,
-    event: OnceLock<Arc<Event>>,
+    event: OnceLock<Arc<SharedEvent>>,
 }
 
 impl Entry {
-    fn event(&self) -> Result<Arc<Event>> {
+    fn event(&self) -> Result<Arc<SharedEvent>> {
         if let Some(event) = self.event.get() {
             return Ok(Arc::clone(event));
         }
-        let event = Arc::new(self.row.decode()?);
+        let event = Arc::new(SharedEvent::from(self.row.decode()?));
         Ok(Arc::clone(self.event.get_or_init(|| event)))
     }
 }
@@ -90,11 +96,14 @@ impl RingEntries {
 }
 
 /// Events, each with the key of its session.
-pub(crate) type KeyedEvents = Vec<(i64, Arc<Event>)>;
+pub(crate) type KeyedEvents = Vec<(i64, Arc<SharedEvent>)>;
 
-/// The newest committed events, bounded in number and bytes.
+/// The newest committed events, bounded in number and bytes, and messages that they are about.
 #[derive(Default)]
-pub(crate) struct Ring(RwLock<RingEntries>);
+pub(crate) struct Ring {
+    newest: RwLock<RingEntries>,
+    pub(crate) messages: ReadMessages,
+}
 
 impl Ring {
     /// Adds events that were committed.
@@ -103,9 +112,10 @@ impl Ring {
         rows.into_iter().for_each(|row| ring.push(row));
     }
 
-    /// Drops all events: some may have what is erased by now.
+    /// Drops everything: some may have what is erased by now.
     pub(crate) fn forget(&self) {
         *self.entries_mut() = RingEntries::default();
+        self.messages.forget();
     }
 
     /// The first events of admitted sessions, with the keys of these, after `after` and up to `head`; none if the ring
@@ -133,11 +143,11 @@ impl Ring {
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, RingEntries> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.newest.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries_mut(&self) -> RwLockWriteGuard<'_, RingEntries> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.newest.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -229,7 +229,7 @@ impl Rpc {
                 compaction: compactions.last().context("a compaction")?.id.to_string(),
                 part: message.parts.first().context("a part")?.id.to_string(),
                 draft: drafts.first().context("a draft")?.id.to_string(),
-                cursor: events.first().context("an event")?.cursor.clone(),
+                cursor: events.first().context("an event")?.cursor.to_string(),
             })
         })
     }

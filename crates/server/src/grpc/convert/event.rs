@@ -12,16 +12,17 @@ use crate::app::{Error, Result};
 use crate::grpc::wire;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::event::{EventBody, EventKind};
+use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::mark::WordsStance;
-use crate::model::message::{MessageKind, Role};
+use crate::model::message::{Message, MessageKind, Role};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::pb;
 use crate::pb::event::Body;
+use crate::pb::shared::{EventBatch, EventFrame, Frame as ProtoFrame};
 use crate::pb::snapshot_item::Item;
 use crate::pb::subscribe_events_request::Start as ProtoStart;
-use crate::pb::subscribe_events_response::Frame as ProtoFrame;
+use prost::Message as _;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -120,13 +121,11 @@ fn ignorable(kind: EventKind) -> bool {
 }
 
 /// One committed change.
-pub(super) fn event(served: ServedEvent) -> pb::Event {
-    let ServedEvent { event, cursor, message: about, more: _ } = served;
-    let event = Arc::unwrap_or_clone(event);
+fn event(event: Event, cursor: &str, about: Option<Arc<Message>>) -> pb::Event {
     let kind = event.body.kind();
     pb::Event {
         seq: event.seq,
-        cursor,
+        cursor: cursor.to_owned(),
         session_id: event.session_id.to_string(),
         revision: event.revision,
         // The numbers of the protocol and of the model are the same.
@@ -136,7 +135,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
         actor: event.actor,
         request_id: event.request_id,
         hash: event.hash.to_vec(),
-        message: about.map(message),
+        message: about.map(|about| message(Arc::unwrap_or_clone(about))),
         body: Some(body(event.body)),
     }
 }
@@ -145,9 +144,9 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
 pub(in crate::grpc) fn page(events: Vec<ServedEvent>, next_cursor: String) -> pb::ListEventsResponse {
     let mut page = pb::ListEventsResponse { events: Vec::with_capacity(events.len()), next_cursor };
     let mut bytes = 0;
-    for served in events {
-        let event = event(served);
-        bytes += framed_len(&event);
+    for ServedEvent { event: shared, cursor, message, more: _ } in events {
+        let event = event(shared.unwrap_or_clone(), &cursor, message);
+        bytes += framed_len(event.encoded_len());
         if let Some(last) = page.events.last()
             && bytes > limits::PAGE_BYTES_MAX
         {
@@ -160,8 +159,8 @@ pub(in crate::grpc) fn page(events: Vec<ServedEvent>, next_cursor: String) -> pb
 }
 
 /// The frames of the protocol for a frame of a stream: one, or several if its events have much content.
-pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> {
-    let item = |item| ProtoFrame::SnapshotItem(pb::SnapshotItem { item: Some(item) });
+pub(in crate::grpc) fn frames(frame: Frame) -> Vec<EventFrame> {
+    let item = |item| ProtoFrame::SnapshotItem(Box::new(pb::SnapshotItem { item: Some(item) }));
     let frame = match frame {
         Frame::Ready { cursor, head } => ProtoFrame::Ready(pb::Ready { cursor, head_seq: head }),
         Frame::SnapshotSession(info) => item(Item::Session(session(*info))),
@@ -198,7 +197,7 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
             delta: delta.delta,
         }),
         Frame::Events { events, cursor } => {
-            return batches(events, cursor).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
+            return batches(events, &cursor).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
         }
     };
     vec![wrap(frame)]
@@ -218,30 +217,36 @@ fn open_message(open: OpenMessage) -> pb::OpenMessage {
     pb::OpenMessage { message: Some(message(opened)), drafts: drafts.into_iter().map(draft).collect() }
 }
 
-fn wrap(frame: ProtoFrame) -> pb::SubscribeEventsResponse {
-    pb::SubscribeEventsResponse { frame: Some(frame) }
+fn wrap(frame: ProtoFrame) -> EventFrame {
+    EventFrame { frame: Some(frame) }
 }
 
 /// Events in batches of at most a frame's size; an event that is longer than a frame has one for itself.
-fn batches(events: Vec<ServedEvent>, cursor: String) -> Vec<pb::EventBatch> {
+fn batches(events: Vec<ServedEvent>, cursor: &str) -> Vec<EventBatch> {
     let mut batches = Vec::new();
-    let mut batch = pb::EventBatch::default();
+    let mut batch = EventBatch::default();
     let mut bytes = 0;
-    for served in events {
-        let more = served.more;
-        let event = event(served);
-        let len = framed_len(&event);
+    let mut last = Arc::default();
+    for ServedEvent { event: shared, cursor, message, more } in events {
+        let encode = |message| event(Event::clone(&shared), &cursor, message).encode_to_vec();
+        // A message is sent in its newest state, and so is not the same for all streams.
+        let event = match message {
+            None => shared.encoded(|| encode(None)),
+            Some(_) => encode(message).into(),
+        };
+        let len = framed_len(event.len());
         if bytes + len > limits::FRAME_BYTES_MAX && !batch.events.is_empty() {
-            batches.push(std::mem::take(&mut batch));
+            let full = std::mem::take(&mut batch);
+            batches.push(EventBatch { cursor: str::to_owned(&last), ..full });
             bytes = 0;
         }
         bytes += len;
-        batch.cursor.clone_from(&event.cursor);
+        last = cursor;
         batch.more = more;
         batch.events.push(event);
     }
     // The cursor of the last batch is also after the events that the filter skipped.
-    batches.push(pb::EventBatch { cursor, ..batch });
+    batches.push(EventBatch { cursor: cursor.to_owned(), ..batch });
     batches
 }
 

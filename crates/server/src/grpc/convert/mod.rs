@@ -73,9 +73,8 @@ fn range(range: RevisionRange) -> pb::RevisionRange {
     pb::RevisionRange { first_revision: range.first, last_revision: range.last }
 }
 
-/// The bytes of a message inside another one: its tag, its length and its content.
-fn framed_len(message: &impl prost::Message) -> usize {
-    let len = message.encoded_len();
+/// The bytes of a message of this length inside another one: its tag, its length and its content.
+fn framed_len(len: usize) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 

@@ -236,7 +236,7 @@ impl<Message, Converted: prost::Message> UnsentMessages<Message, Converted> {
         let mut frame = Vec::new();
         let mut bytes = 0;
         while let Some(next) = self.held.take().or_else(|| self.messages.next().map(convert)) {
-            bytes += framed_len(&next);
+            bytes += framed_len(next.encoded_len());
             if bytes > limits::VIEW_FRAME_BYTES && !frame.is_empty() {
                 self.held = Some(next);
                 break;

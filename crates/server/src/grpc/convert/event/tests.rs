@@ -474,11 +474,42 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         replaces: None,
     };
     ServedEvent {
-        event: event.into(),
-        cursor: format!("c{seq}"),
-        message: (content > 0).then_some(about),
+        event: Arc::new(event.into()),
+        cursor: format!("c{seq}").into(),
+        message: (content > 0).then_some(about.into()),
         more: !ends_mutation,
     }
+}
+
+/// What a client gets.
+fn sent(events: Vec<ServedEvent>, cursor: &str) -> Vec<pb::EventBatch> {
+    let frames = frames(Frame::Events { events, cursor: cursor.into() }).into_iter();
+    let read = frames.map(|frame| pb::SubscribeEventsResponse::decode(&*frame.encode_to_vec()).expect("a frame"));
+    read.map(|read| match read.frame {
+        Some(pb::subscribe_events_response::Frame::Events(batch)) => batch,
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn an_event_is_encoded_once_for_all_streams_and_a_message_anew_for_each() {
+    let bytes_of = |served: &ServedEvent| {
+        let frame = frames(Frame::Events { events: vec![served.clone()], cursor: "c".into() }).remove(0);
+        let Some(ProtoFrame::Events(mut batch)) = frame.frame else { panic!("no events") };
+        batch.events.remove(0)
+    };
+    let bare = appended(1, true, 0);
+    let first = bytes_of(&bare);
+    assert_eq!(first.as_ptr(), bytes_of(&bare).as_ptr());
+    let message = appended(1, true, 10).message;
+    let with_message = ServedEvent { message: message.clone(), ..bare.clone() };
+    let written = sent(vec![with_message], "c").remove(0).events.remove(0);
+    assert_eq!(
+        written.message,
+        message.map(|message| crate::grpc::convert::message::message(Message::clone(&message)))
+    );
+    assert_eq!(bytes_of(&bare), first, "the message is no part of what is shared");
 }
 
 #[test]
@@ -488,7 +519,7 @@ fn every_kind_of_event_is_written_whole() {
     assert_eq!(kinds, EventKind::ALL);
     for (body, expected) in bodies {
         let kind = body.kind();
-        let written = event(served(1, true, body, 0));
+        let written = sent(vec![served(1, true, body, 0)], "c1").remove(0).events.remove(0);
         let envelope = pb::Event {
             seq: 1,
             cursor: "c1".into(),
@@ -573,13 +604,7 @@ fn events_with_much_content_come_in_several_frames() {
         appended(4, false, limits::FRAME_BYTES_MAX * 2),
         appended(5, false, 10),
     ];
-    let batches: Vec<pb::EventBatch> = frames(Frame::Events { events, cursor: "c9".into() })
-        .into_iter()
-        .map(|frame| match frame.frame {
-            Some(ProtoFrame::Events(batch)) => batch,
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let batches = sent(events, "c9");
     let seen: Vec<(Vec<i64>, &str, bool)> = batches
         .iter()
         .map(|batch| (batch.events.iter().map(|event| event.seq).collect(), batch.cursor.as_str(), batch.more))

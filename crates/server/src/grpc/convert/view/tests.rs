@@ -179,7 +179,7 @@ proptest! {
         prop_assert!(revisions.into_iter().eq((0..).take(sizes.len())));
         // No frame could also hold the first message of the next one.
         for pair in middle(&frames).windows(2) {
-            let next = framed_len(&pair[1].messages[0]);
+            let next = framed_len(pair[1].messages[0].encoded_len());
             prop_assert!(pair[0].encoded_len() + next > limits::VIEW_FRAME_BYTES);
         }
     }
