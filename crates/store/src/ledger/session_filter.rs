@@ -135,6 +135,8 @@ const OF_PROJECT: &str = "select id from session where tenant = ?1 and project =
 const IN_DIRECTORY: &str = "select id from session where tenant = ?1 and directory = ?2 limit +?3";
 const BELOW_DIRECTORY: &str =
     "select id from session where tenant = ?1 and directory >= ?2 and directory < ?3 limit +?4";
+const CHANGED_IN: &str =
+    "select id from session where tenant = ?1 and update_period >= ?2 and update_period <= ?3 limit +?4";
 // An index has the sessions that take no writes.
 const INACTIVE: &str = "select id from session where tenant = ?1 and state = ?3 and state > 1 order by id limit +?2";
 const INHERITING: &str = "select id from session where fork_id in (select value from rarray(?1)) \
@@ -152,6 +154,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OF_PROJECT,
     IN_DIRECTORY,
     BELOW_DIRECTORY,
+    CHANGED_IN,
     INACTIVE,
     INHERITING,
 ];
@@ -254,6 +257,14 @@ impl SessionFilter {
             if let Some(Range { start, end }) = texts_from(prefix) {
                 queries.push(engine::query(statement).bind(tenant()).bind(start).bind(end).bind(more));
             }
+        }
+        let TimeRange { start, end } = self.update_time;
+        if start.is_some() || end.is_some() {
+            let period = |time: Option<Timestamp>, otherwise| {
+                time.map_or(otherwise, |time| time.0.div_euclid(limits::UPDATE_PERIOD_MICROS))
+            };
+            let (first, last) = (period(start, i64::MIN), period(end, i64::MAX));
+            queries.push(engine::query(CHANGED_IN).bind(tenant()).bind(first).bind(last).bind(more));
         }
         let mut fewest: Option<Vec<i64>> = None;
         for query in queries {
