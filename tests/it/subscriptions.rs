@@ -87,6 +87,21 @@ async fn events_bring_their_message_when_asked() {
 }
 
 #[tokio::test]
+async fn the_cursor_of_a_frame_is_behind_what_its_filter_skipped() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"").await;
+    let mut now = stream(&test, from(Start::Now)).await;
+    let head = ready(&mut now).await;
+    for (kind, is_last) in [(EventKind::SessionCreated, false), (EventKind::MessageAppended, true)] {
+        let mut watch = stream(&test, SubscribeRequest { kinds: vec![kind], ..from(Start::Beginning) }).await;
+        ready(&mut watch).await;
+        let (events, cursor, _) = batch(&mut watch).await;
+        assert_eq!((&cursor, *events.last().expect("an event").cursor == cursor), (&head, is_last), "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_message_is_read_once_for_all_streams_until_it_is_erased() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;

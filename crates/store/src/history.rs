@@ -209,20 +209,26 @@ impl History {
     /// The message that an event concerns, in its newest state.
     pub async fn of_event(&self, event: &Event) -> Result<Option<Arc<Message>>> {
         let Some(id) = event.body.message() else { return Ok(None) };
-        let begin = match self.0.ring.messages.get(id) {
-            Ok(message) => {
-                self.0.engine.check_owned()?;
-                return Ok(Some(message));
-            }
-            Err(begin) => begin,
-        };
+        let ring = &self.0.ring;
+        let begun = ring.messages.begin();
+        if let Some(message) = ring.messages.get(id) {
+            self.0.engine.check_owned()?;
+            return Ok(Some(message));
+        }
         let read = self.0.snapshot(|reader| {
+            // Many streams wait for a reader with the same event.
+            if let Some(message) = ring.messages.get(id) {
+                return Ok(message);
+            }
             let ancestry = ancestry::by_id(reader, event.session_id)?;
-            messages::get(reader, &ancestry, &id.to_string())
+            let message = Arc::new(messages::get(reader, &ancestry, &id.to_string())?);
+            // Those of old events would take the place of what others are about to read.
+            if ring.has(event.seq) {
+                ring.messages.keep(begun, &message);
+            }
+            Ok(message)
         });
-        let message = Arc::new(read.await?);
-        self.0.ring.messages.keep(begin, &message);
-        Ok(Some(message))
+        read.await.map(Some)
     }
 
     /// The id of the message with this id or client's id.

@@ -553,6 +553,8 @@ impl Writer {
     fn forget(&mut self) {
         self.heads.clear();
         self.committed.commits.forget();
+        // An erasure may be in the database without having been answered.
+        self.committed.ring.forget();
     }
 
     /// A commit failed. What observers keep is as it was if the database certainly has nothing of it.

@@ -13,7 +13,9 @@ use crate::model::draft::Draft;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
-use crate::model::part::{Answers, MediaSource, Part, PartBody};
+use crate::model::part::{
+    Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, Record, ReplyStep, ToolCall, ToolResult,
+};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use std::collections::HashMap;
@@ -658,34 +660,66 @@ fn page_of(
     Ok((messages, None))
 }
 
-/// The approximate size of a message on the wire, in bytes.
+/// The bytes of memory that a message takes: everything in it that has no fixed length is counted.
 pub fn message_bytes(message: &Message) -> usize {
-    let parts: usize = message
-        .parts
-        .iter()
-        .map(|part| body_bytes(&part.body) + part.metadata_json.as_ref().map_or(0, String::len) + 96)
-        .sum();
-    parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
+    let Message {
+        id: _,
+        session_id: _,
+        client_id,
+        revision: _,
+        role: _,
+        kind: _,
+        parts,
+        sealed_revision: _,
+        finish: Finish { reason: _, detail, usage: _, view },
+        model,
+        provider,
+        create_time: _,
+        origin_time: _,
+        actor,
+        metadata_json,
+        replaces,
+    } = message;
+    let texts = [detail, model, provider, actor].map(String::len).iter().sum::<usize>();
+    let (writer, shown) = (replaces.as_ref().map(|by| &by.writer), view.as_ref().map(|view| &view.window.model));
+    let options = [client_id.as_ref(), metadata_json.as_ref(), writer, shown];
+    let parts = parts.iter().map(|Part { id: _, client_id, revision: _, body, metadata_json }| {
+        let texts = length(client_id.as_ref()) + length(metadata_json.as_ref());
+        size_of::<Part>() + size_of::<PartBody>() + texts + body_bytes(body)
+    });
+    size_of::<Message>() + texts + options.map(length).iter().sum::<usize>() + parts.sum::<usize>()
 }
 
-/// The approximate size of a part's content on the wire, in bytes.
+/// The bytes of a part's content that have no fixed length.
 pub fn body_bytes(body: &PartBody) -> usize {
-    let media = |source: &MediaSource| match source {
+    match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+        PartBody::ToolCall(ToolCall { call_id, tool, input_json, start_time: _, end_time: _ }) => {
+            call_id.len() + tool.len() + input_json.len()
+        }
+        PartBody::ToolResult(result) => {
+            let ToolResult { call_id, answers, status: _, output, attachments, start_time: _, end_time: _ } = result;
+            let attachments = attachments.iter().map(|media| size_of::<Media>() + media_bytes(media)).sum::<usize>();
+            call_id.len() + answers.message().map_or(0, str::len) + output.len() + attachments
+        }
+        PartBody::Media(media) => media_bytes(media),
+        PartBody::Marker(Marker { name, text }) => name.len() + text.len(),
+        PartBody::Step(ReplyStep { finish_reason, usage: _ }) => finish_reason.len(),
+        PartBody::Opaque(Opaque { provider, kind, data }) => provider.len() + kind.len() + data.len(),
+        PartBody::Record(Record { kind, data }) => kind.len() + data.len(),
+    }
+}
+
+fn media_bytes(Media { mime_type, name, source }: &Media) -> usize {
+    let source = match source {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),
     };
-    match body {
-        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
-        PartBody::ToolCall(call) => call.input_json.len(),
-        PartBody::ToolResult(result) => {
-            result.output.len() + result.attachments.iter().map(|item| media(&item.source)).sum::<usize>()
-        }
-        PartBody::Media(item) => media(&item.source),
-        PartBody::Marker(marker) => marker.text.len(),
-        PartBody::Step(_) => 0,
-        PartBody::Opaque(opaque) => opaque.data.len(),
-        PartBody::Record(record) => record.data.len(),
-    }
+    mime_type.len() + name.len() + source
+}
+
+fn length(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
 }
 
 /// The messages of a layout as of a revision, with the prune marks that are active then.

@@ -1,68 +1,100 @@
-//! Messages that streams of events have read, in memory for the next streams: a session that many watch is read once.
+//! Messages that streams of events have read, in memory for the next streams: what many watch is read once.
 
 use super::messages::message_bytes;
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Message;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Messages that change no more, the newest read last.
+/// The messages.
 #[derive(Default)]
 struct Kept {
     by_id: HashMap<MessageId, Arc<Message>>,
-    order: VecDeque<MessageId>,
+    /// Their ids and bytes, the newest read last.
+    order: VecDeque<(MessageId, usize)>,
     bytes: usize,
     /// How often all were dropped.
     drops: u64,
 }
 
-/// The messages, bounded by their bytes.
+/// Sealed messages, which only an erasure changes, bounded by their bytes.
 #[derive(Default)]
 pub(crate) struct ReadMessages(RwLock<Kept>);
 
-/// When a read began.
+/// A read that has begun.
 #[derive(Clone, Copy)]
-pub(crate) struct ReadBegin(u64);
+pub(crate) struct BegunRead {
+    drops: u64,
+}
 
 impl ReadMessages {
-    /// The message if it is here; else what [`Self::keep`] needs, to be taken before the message is read.
-    pub(crate) fn get(&self, id: MessageId) -> Result<Arc<Message>, ReadBegin> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        kept.by_id.get(&id).map(Arc::clone).ok_or(ReadBegin(kept.drops))
+    /// Begins a read of messages, before any is looked up or read.
+    pub(crate) fn begin(&self) -> BegunRead {
+        BegunRead { drops: self.kept().drops }
     }
 
-    /// Keeps a message that was read, if it is sealed and not too long, and if nothing was erased since the read began.
-    pub(crate) fn keep(&self, begin: ReadBegin, message: &Arc<Message>) {
+    /// The message, if it is here.
+    pub(crate) fn get(&self, id: MessageId) -> Option<Arc<Message>> {
+        self.kept().by_id.get(&id).map(Arc::clone)
+    }
+
+    /// Keeps a message that was read, if it is sealed and not too long, and if nothing was erased since the read began. The
+    /// one that was kept before stays.
+    pub(crate) fn keep(&self, begun: BegunRead, message: &Arc<Message>) {
         let bytes = message_bytes(message);
         if message.sealed_revision.is_none() || bytes > limits::READ_MESSAGE_BYTES_MAX {
             return;
         }
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.drops != begin.0 || kept.by_id.insert(message.id, Arc::clone(message)).is_some() {
+        let mut kept = self.kept_mut();
+        if kept.drops != begun.drops {
             return;
         }
-        kept.order.push_back(message.id);
+        let Entry::Vacant(place) = kept.by_id.entry(message.id) else { return };
+        place.insert(Arc::clone(message));
+        kept.order.push_back((message.id, bytes));
         kept.bytes += bytes;
-        while kept.bytes > limits::READ_MESSAGES_BYTES {
-            let Some(oldest) = kept.order.pop_front() else { return };
-            kept.bytes -= kept.by_id.remove(&oldest).map_or(0, |message| message_bytes(&message));
+        // Freed without the lock.
+        let mut evicted = Vec::new();
+        while kept.bytes > limits::READ_MESSAGES_BYTES
+            && let Some((oldest, bytes)) = kept.order.pop_front()
+        {
+            kept.bytes -= bytes;
+            evicted.extend(kept.by_id.remove(&oldest));
         }
+        drop(kept);
     }
 
     /// Drops all: some may have what is erased by now.
     pub(crate) fn forget(&self) {
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *kept = Kept { drops: kept.drops + 1, ..Kept::default() };
+        let mut kept = self.kept_mut();
+        let none = Kept { drops: kept.drops + 1, ..Kept::default() };
+        let dropped = std::mem::replace(&mut *kept, none);
+        // Freed without the lock.
+        drop(kept);
+        drop(dropped);
+    }
+
+    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::messages::body_bytes;
     use crate::model::ids::{PartId, SessionId};
-    use crate::model::message::{Finish, MessageKind, Role};
-    use crate::model::part::{Part, PartBody};
+    use crate::model::message::{Finish, MessageKind, ReplacedMessage, Role};
+    use crate::model::part::{
+        Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
+        ToolResult,
+    };
     use crate::model::time::Timestamp;
     use uuid::Uuid;
 
@@ -93,10 +125,8 @@ mod tests {
     fn sealed_messages_are_kept_up_to_their_bytes_the_oldest_go_first() {
         let messages = ReadMessages::default();
         let keep = |message: &Arc<Message>| {
-            if let Err(begin) = messages.get(message.id) {
-                messages.keep(begin, message);
-            }
-            messages.get(message.id).is_ok_and(|kept| Arc::ptr_eq(&kept, message))
+            messages.keep(messages.begin(), message);
+            messages.get(message.id).is_some_and(|kept| Arc::ptr_eq(&kept, message))
         };
         assert!(!keep(&message(1, 10, None)), "an open message changes");
         assert!(!keep(&message(1, limits::READ_MESSAGE_BYTES_MAX, Some(1))), "too long");
@@ -105,20 +135,61 @@ mod tests {
         let kept: Vec<_> = (0..2 * fit as u128).map(|number| message(number, half, Some(1))).collect();
         assert!(kept.iter().all(keep));
         assert!(!keep(&message(2 * fit as u128 - 1, half, Some(1))), "the one that is here stays");
-        let count = kept.iter().filter(|message| messages.get(message.id).is_ok()).count();
+        let count = kept.iter().filter(|message| messages.get(message.id).is_some()).count();
         assert!((fit / 2..=fit).contains(&count), "{count} of {fit}");
-        assert!(messages.get(kept[0].id).is_err());
+        assert!(messages.get(kept[0].id).is_none());
         messages.forget();
-        assert!(kept.iter().all(|message| messages.get(message.id).is_err()));
+        assert!(kept.iter().all(|message| messages.get(message.id).is_none()));
+    }
+
+    #[test]
+    fn every_text_of_a_message_counts() {
+        let empty = message_bytes(&message(1, 0, Some(1)));
+        let texts = "t".repeat(1_000);
+        let full = Message {
+            client_id: Some(texts.clone()),
+            model: texts.clone(),
+            provider: texts.clone(),
+            actor: texts.clone(),
+            metadata_json: Some(texts.clone()),
+            finish: Finish { detail: texts.clone(), ..Finish::default() },
+            replaces: Some(ReplacedMessage { message: MessageId(Uuid::nil()), writer: texts.clone() }),
+            ..message(1, 0, Some(1)).as_ref().clone()
+        };
+        assert_eq!(message_bytes(&full), empty + 7 * 1_000);
+        let media = || Media { mime_type: texts.clone(), name: texts.clone(), source: MediaSource::Uri(texts.clone()) };
+        let (call_id, tool, kind) = (texts.clone(), texts.clone(), texts.clone());
+        let result = ToolResult {
+            call_id: texts.clone(),
+            answers: Answers::In(texts.clone()),
+            status: ResultStatus::Completed,
+            output: texts.clone(),
+            attachments: vec![media(), media()],
+            start_time: None,
+            end_time: None,
+        };
+        let bodies = [
+            (PartBody::ToolCall(ToolCall { call_id, tool, input_json: texts.clone(), ..ToolCall::default() }), 3),
+            (PartBody::ToolResult(result), 9),
+            (PartBody::Media(media()), 3),
+            (PartBody::Marker(Marker { name: texts.clone(), text: texts.clone() }), 2),
+            (PartBody::Step(ReplyStep { finish_reason: texts.clone(), usage: None }), 1),
+            (PartBody::Opaque(Opaque { provider: texts.clone(), kind, data: texts.clone().into_bytes() }), 3),
+            (PartBody::Record(Record { kind: texts.clone(), data: texts.clone() }), 2),
+        ];
+        for (body, count) in bodies {
+            let bytes = body_bytes(&body);
+            assert!((count * 1_000..count * 1_000 + 3 * size_of::<Media>()).contains(&bytes), "{bytes} of {body:?}");
+        }
     }
 
     #[test]
     fn what_was_read_before_an_erasure_is_not_kept_after_it() {
         let messages = ReadMessages::default();
         let message = message(1, 10, Some(1));
-        let Err(begin) = messages.get(message.id) else { panic!("nothing is here") };
+        let begun = messages.begin();
         messages.forget();
-        messages.keep(begin, &message);
-        assert!(messages.get(message.id).is_err());
+        messages.keep(begun, &message);
+        assert!(messages.get(message.id).is_none());
     }
 }

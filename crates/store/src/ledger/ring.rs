@@ -98,7 +98,7 @@ impl RingEntries {
 /// Events, each with the key of its session.
 pub(crate) type KeyedEvents = Vec<(i64, Arc<SharedEvent>)>;
 
-/// The newest committed events, bounded in number and bytes, and messages that they are about.
+/// The newest committed events, bounded in number and bytes, and messages of theirs that were read.
 #[derive(Default)]
 pub(crate) struct Ring {
     newest: RwLock<RingEntries>,
@@ -134,6 +134,12 @@ impl Ring {
             newer.filter(|entry| admits(entry.row.session)).take(limit).map(Arc::clone).collect()
         };
         entries.iter().map(|entry| Ok((entry.row.session, entry.event()?))).collect::<Result<_>>().map(Some)
+    }
+
+    /// True if the event with this number is here.
+    pub(crate) fn has(&self, seq: Seq) -> bool {
+        let kept = self.entries();
+        kept.index_after(seq - 1).is_some_and(|index| index < kept.entries.len())
     }
 
     /// The chain's hash at the event with this number; none if the event is not here.

@@ -46,7 +46,7 @@ pub(super) async fn unread_streams(target: &Target) -> Result<Committed> {
         Ok::<_, anyhow::Error>(())
     };
     soon("the streams to end", ended).await??;
-    no_subscribers(target).await?;
+    no_subscribers(target, &mut broken).await?;
     let (mut answers, mut ending) = (Counts::new(), JoinSet::new());
     for stream in unread {
         ending.spawn(end(stream));

@@ -222,7 +222,7 @@ fn wrap(frame: ProtoFrame) -> EventFrame {
 }
 
 /// Events in batches of at most a frame's size; an event that is longer than a frame has one for itself.
-fn batches(events: Vec<ServedEvent>, cursor: &str) -> Vec<EventBatch> {
+fn batches(events: Vec<ServedEvent>, end: &str) -> Vec<EventBatch> {
     let mut batches = Vec::new();
     let mut batch = EventBatch::default();
     let mut bytes = 0;
@@ -246,7 +246,7 @@ fn batches(events: Vec<ServedEvent>, cursor: &str) -> Vec<EventBatch> {
         batch.events.push(event);
     }
     // The cursor of the last batch is also after the events that the filter skipped.
-    batches.push(EventBatch { cursor: cursor.to_owned(), ..batch });
+    batches.push(EventBatch { cursor: end.to_owned(), ..batch });
     batches
 }
 
