@@ -293,6 +293,20 @@ fn a_daemon_that_dies_within_an_erasure_has_erased_all_of_it_or_nothing() {
     }
 }
 
+#[test]
+fn an_erasure_whose_outcome_is_unknown_is_served_as_it_is_in_the_store() {
+    const WORD: &str = "zqjpbvbwsmwfmmdfmmtr";
+    let home = Home::new();
+    let daemon = home.start(Some("erase.unsynced:1"));
+    daemon.text(&["create", "--client-id", "mine"]);
+    daemon.text(&["append", "mine", &format!("the key is {WORD}"), "--client-id", "u1"]);
+    let has_word = |command: &[&str]| daemon.text(&[command, &["--json"]].concat()).contains(WORD);
+    assert!(has_word(&["events", "--content"]), "streams have it in memory");
+    let refused = daemon.run(&["erase", "mine", "u1", "--reason", "a key was pasted", "--yes", "--retry", "0"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("OUTCOME_UNCERTAIN"), "{refused:?}");
+    assert_eq!(has_word(&["events", "--content"]), has_word(&["show", "mine"]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again() {
     let provider = FakeProvider::playing(Protocol::Chat, []).await;
