@@ -4,6 +4,7 @@ use super::messages::message_bytes;
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Message;
+use crate::model::part::{Part, PartBody};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -43,7 +44,8 @@ impl ReadMessages {
     /// Keeps a message that was read, if it is sealed and not too long, and if nothing was erased since the read began. The
     /// one that was kept before stays.
     pub(crate) fn keep(&self, begun: BegunRead, message: &Arc<Message>) {
-        let bytes = message_bytes(message);
+        let around = size_of::<Message>() + message.parts.len() * (size_of::<Part>() + size_of::<PartBody>());
+        let bytes = message_bytes(message) + around;
         if message.sealed_revision.is_none() || bytes > limits::READ_MESSAGE_BYTES_MAX {
             return;
         }
@@ -92,8 +94,7 @@ mod tests {
     use crate::model::ids::{PartId, SessionId};
     use crate::model::message::{Finish, MessageKind, ReplacedMessage, Role};
     use crate::model::part::{
-        Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, Record, ReplyStep, ResultStatus, ToolCall,
-        ToolResult,
+        Answers, Marker, Media, MediaSource, Opaque, Record, ReplyStep, ResultStatus, ToolCall, ToolResult,
     };
     use crate::model::time::Timestamp;
     use uuid::Uuid;
