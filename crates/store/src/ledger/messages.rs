@@ -2,6 +2,7 @@
 
 use super::ancestry::{self, Ancestry, AsOf, Segment};
 use super::codec::{self, Number as _, StoredPart};
+use super::message_sizes::message_bytes;
 use super::prunes;
 use crate::engine::Reader;
 use crate::engine::{self, Connection, List, Query, Row};
@@ -13,9 +14,7 @@ use crate::model::draft::Draft;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
-use crate::model::part::{
-    Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, Record, ReplyStep, ToolCall, ToolResult,
-};
+use crate::model::part::{Answers, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use std::collections::HashMap;
@@ -658,68 +657,6 @@ fn page_of(
         }
     }
     Ok((messages, None))
-}
-
-/// The approximate size of a message on the wire, in bytes: all that has no fixed length is counted.
-pub fn message_bytes(message: &Message) -> usize {
-    let Message {
-        id: _,
-        session_id: _,
-        client_id,
-        revision: _,
-        role: _,
-        kind: _,
-        parts,
-        sealed_revision: _,
-        finish: Finish { reason: _, detail, usage: _, view },
-        model,
-        provider,
-        create_time: _,
-        origin_time: _,
-        actor,
-        metadata_json,
-        replaces,
-    } = message;
-    let texts = [detail, model, provider, actor].map(String::len).iter().sum::<usize>();
-    let (writer, shown) = (replaces.as_ref().map(|by| &by.writer), view.as_ref().map(|view| &view.window.model));
-    let options = [client_id.as_ref(), metadata_json.as_ref(), writer, shown];
-    let parts = parts.iter().map(|Part { id: _, client_id, revision: _, body, metadata_json }| {
-        let texts = length(client_id.as_ref()) + length(metadata_json.as_ref());
-        96 + texts + body_bytes(body)
-    });
-    256 + texts + options.map(length).iter().sum::<usize>() + parts.sum::<usize>()
-}
-
-/// The bytes of a part's content that have no fixed length.
-pub fn body_bytes(body: &PartBody) -> usize {
-    match body {
-        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
-        PartBody::ToolCall(ToolCall { call_id, tool, input_json, start_time: _, end_time: _ }) => {
-            call_id.len() + tool.len() + input_json.len()
-        }
-        PartBody::ToolResult(result) => {
-            let ToolResult { call_id, answers, status: _, output, attachments, start_time: _, end_time: _ } = result;
-            let attachments = attachments.iter().map(|media| size_of::<Media>() + media_bytes(media)).sum::<usize>();
-            call_id.len() + answers.message().map_or(0, str::len) + output.len() + attachments
-        }
-        PartBody::Media(media) => media_bytes(media),
-        PartBody::Marker(Marker { name, text }) => name.len() + text.len(),
-        PartBody::Step(ReplyStep { finish_reason, usage: _ }) => finish_reason.len(),
-        PartBody::Opaque(Opaque { provider, kind, data }) => provider.len() + kind.len() + data.len(),
-        PartBody::Record(Record { kind, data }) => kind.len() + data.len(),
-    }
-}
-
-fn media_bytes(Media { mime_type, name, source }: &Media) -> usize {
-    let source = match source {
-        MediaSource::Bytes(bytes) => bytes.len(),
-        MediaSource::Uri(uri) => uri.len(),
-    };
-    mime_type.len() + name.len() + source
-}
-
-fn length(text: Option<&String>) -> usize {
-    text.map_or(0, String::len)
 }
 
 /// The messages of a layout as of a revision, with the prune marks that are active then.

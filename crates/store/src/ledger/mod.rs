@@ -37,6 +37,7 @@ pub(crate) mod jobs;
 pub(crate) mod labels;
 pub(crate) mod layouts;
 pub(crate) mod marks;
+pub(crate) mod message_sizes;
 pub(crate) mod messages;
 pub(crate) mod open_drafts;
 pub(crate) mod open_messages;

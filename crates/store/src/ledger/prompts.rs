@@ -6,6 +6,7 @@ use super::chain::Digest;
 use super::codec::{self, Number as _, StoredPart};
 use super::encoded::EncodedMessage;
 use super::head::{Receipt, SessionKey};
+use super::message_sizes::body_bytes;
 use super::messages;
 use super::receipts::answered;
 use super::tx::{MessageInput, Requester, Tx};
@@ -373,7 +374,7 @@ pub(crate) fn of_session(
 /// Bytes of a prompt's content.
 pub fn bytes(prompt: &Prompt) -> usize {
     let metadata = |json: &Option<String>| json.as_ref().map_or(0, String::len);
-    let parts = prompt.parts.iter().map(|part| messages::body_bytes(&part.body) + metadata(&part.metadata_json));
+    let parts = prompt.parts.iter().map(|part| body_bytes(&part.body) + metadata(&part.metadata_json));
     metadata(&prompt.metadata_json) + parts.sum::<usize>()
 }
 

@@ -1,6 +1,6 @@
 //! Messages that streams of events have read, in memory for the next streams: what many watch is read once.
 
-use super::messages::message_bytes;
+use super::message_sizes::message_bytes;
 use crate::limits;
 use crate::model::ids::MessageId;
 use crate::model::message::Message;
@@ -90,12 +90,8 @@ impl ReadMessages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::messages::body_bytes;
     use crate::model::ids::{PartId, SessionId};
-    use crate::model::message::{Finish, MessageKind, ReplacedMessage, Role};
-    use crate::model::part::{
-        Answers, Marker, Media, MediaSource, Opaque, Record, ReplyStep, ResultStatus, ToolCall, ToolResult,
-    };
+    use crate::model::message::{Finish, MessageKind, Role};
     use crate::model::time::Timestamp;
     use uuid::Uuid;
 
@@ -141,47 +137,6 @@ mod tests {
         assert!(messages.get(kept[0].id).is_none());
         messages.forget();
         assert!(kept.iter().all(|message| messages.get(message.id).is_none()));
-    }
-
-    #[test]
-    fn every_text_of_a_message_counts() {
-        let empty = message_bytes(&message(1, 0, Some(1)));
-        let texts = "t".repeat(1_000);
-        let full = Message {
-            client_id: Some(texts.clone()),
-            model: texts.clone(),
-            provider: texts.clone(),
-            actor: texts.clone(),
-            metadata_json: Some(texts.clone()),
-            finish: Finish { detail: texts.clone(), ..Finish::default() },
-            replaces: Some(ReplacedMessage { message: MessageId(Uuid::nil()), writer: texts.clone() }),
-            ..message(1, 0, Some(1)).as_ref().clone()
-        };
-        assert_eq!(message_bytes(&full), empty + 7 * 1_000);
-        let media = || Media { mime_type: texts.clone(), name: texts.clone(), source: MediaSource::Uri(texts.clone()) };
-        let (call_id, tool, kind) = (texts.clone(), texts.clone(), texts.clone());
-        let result = ToolResult {
-            call_id: texts.clone(),
-            answers: Answers::In(texts.clone()),
-            status: ResultStatus::Completed,
-            output: texts.clone(),
-            attachments: vec![media(), media()],
-            start_time: None,
-            end_time: None,
-        };
-        let bodies = [
-            (PartBody::ToolCall(ToolCall { call_id, tool, input_json: texts.clone(), ..ToolCall::default() }), 3),
-            (PartBody::ToolResult(result), 9),
-            (PartBody::Media(media()), 3),
-            (PartBody::Marker(Marker { name: texts.clone(), text: texts.clone() }), 2),
-            (PartBody::Step(ReplyStep { finish_reason: texts.clone(), usage: None }), 1),
-            (PartBody::Opaque(Opaque { provider: texts.clone(), kind, data: texts.clone().into_bytes() }), 3),
-            (PartBody::Record(Record { kind: texts.clone(), data: texts.clone() }), 2),
-        ];
-        for (body, count) in bodies {
-            let bytes = body_bytes(&body);
-            assert!((count * 1_000..count * 1_000 + 3 * size_of::<Media>()).contains(&bytes), "{bytes} of {body:?}");
-        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::ancestry::{Ancestry, Segment};
 use super::codec;
 use super::head::SessionKey;
+use super::message_sizes::message_bytes;
 use super::messages;
 use super::tx::Tx;
 use crate::engine;
@@ -162,7 +163,7 @@ pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unin
         };
         if let Some(message) = sealed {
             let (row, message) = messages::with_row(reader, message)?;
-            bytes = bytes.saturating_add(messages::message_bytes(&message));
+            bytes = bytes.saturating_add(message_bytes(&message));
             batch.messages.push((row, message));
         }
         batch.upto = row.get(0)?;

@@ -5,6 +5,7 @@ use crate::engine::{self, Reader};
 use crate::error::{Error, Result};
 use crate::ledger::ancestry::{self, Ancestry};
 use crate::ledger::head::SessionKey;
+use crate::ledger::message_sizes::message_bytes;
 use crate::ledger::{codec, layouts, messages, statuses};
 use crate::model::Revision;
 use crate::model::ids::CompactionId;
@@ -101,7 +102,7 @@ fn message(reader: &mut Reader<'_>, ancestry: &Ancestry, entry: &Entry, bytes: &
     }
     let messages = messages::at_revisions(reader, ancestry, &[entry.message], ancestry.revision, usize::MAX)?;
     let Some(mut message) = messages.into_iter().next() else { return Ok(None) };
-    *bytes += messages::message_bytes(&message);
+    *bytes += message_bytes(&message);
     // A fork inherits only what was sealed.
     if entry.owner.0 != ancestry.key && message.sealed_revision.is_none() {
         return Ok(None);

@@ -3,6 +3,7 @@
 use crate::engine::{self, Reader, Row};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::head::SessionKey;
+use crate::ledger::message_sizes::message_bytes;
 use crate::ledger::{codec, messages, read_ahead};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
@@ -129,7 +130,7 @@ impl ReadMessages {
             Entry::Vacant(vacant) => vacant.insert(read_message(reader, id)?).clone(),
         };
         if self.asked.insert(id) {
-            self.bytes += found.as_deref().map_or(0, messages::message_bytes);
+            self.bytes += found.as_deref().map_or(0, message_bytes);
         }
         Ok(found)
     }
